@@ -86,7 +86,8 @@ def run(
         from fedstat.experiment.build import population, set_up
         from fedstat.experiment.config import to_table
         from fedstat.experiment.estimate import estimate
-        from fedstat.experiment.parsing import code_named, read, setting, without_code
+        from fedstat.experiment.keys import setting
+        from fedstat.experiment.parsing import code_named, read, without_code
         from fedstat.experiment.run import carry_out, check_folder
         from fedstat.federated import Terminated
 

@@ -23,9 +23,19 @@ from fedstat.data.arrays import coded
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.files import read_arrays, read_csv
 from fedstat.experiment import config, dealing
-from fedstat.experiment.parsing import FACTS, executor, make_attack, make_method, metrics, network, transformer
+from fedstat.experiment.parsing import (
+    FACTS,
+    executor,
+    make_attack,
+    make_method,
+    metrics,
+    network,
+    participation,
+    transformer,
+)
 from fedstat.federated import Method
 from fedstat.federated.attacks import Attack
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Network, build, check_device
@@ -64,6 +74,8 @@ class Setup:
         What is measured beside the standard metrics.
     executor : str or Executor
         What does the clients' work.
+    participation : float or Attendance
+        Who comes to a round.
     attack : Attack, optional
         What some clients do in place of taking part honestly.
     """
@@ -79,6 +91,7 @@ class Setup:
     training: AnyTraining
     metrics: Mapping[str, Metric]
     executor: Any
+    participation: float | Attendance
     attack: Attack | None = None
 
     @property
@@ -130,6 +143,7 @@ def set_up(experiment: config.Experiment) -> Setup:
         experiment.trainings,
         metrics(experiment.evaluation),
         executor(experiment.executor),
+        participation(experiment.participation),
         None if experiment.attack is None else make_attack(experiment.attack),
     )
     _check_fit(setup)

@@ -4,10 +4,14 @@ Above the tables
     rounds              communication rounds; required
     seed                a master seed or a list of them (0)
     vary                what follows each seed: "partition", "initial weights", "participants", "batches" (all four)
-    participation       share of the clients in each round (1)
+    participation       share of the clients in each round (1), or the table ``[participation]``
     device, dtype       as in `fedstat.federate` ("cpu", "float32")
     executor            "auto", "stacked", "per-client", "ray", or ``"mine.py:Name"`` ("auto")
     checkpoint          rounds between checkpoints (by time)
+
+``[participation]``: who comes, drops out and does part of the work, instead of the share
+    name                "poisson", "dropout", "stragglers" or "trace" of `fedstat.attendance`, or ``"mine.py:Name"``;
+                        its arguments are further keys, such as ``share = 0.3``
 
 ``[data]``, required: either `name` or `file`
     name                a data set, as ``fedstat data list`` prints them
@@ -286,8 +290,8 @@ class General:
         The sources of randomness that follow each seed, the others following the first one: "partition" (with test
         samples and new clients), "initial weights", "participants", "batches"; by default all four. The samples of a
         data set are the same under all seeds.
-    participation : float
-        Share of the clients in each round.
+    participation : float or dict
+        Share of the clients in each round; or an attendance by name, and its arguments in plain values.
     device, dtype
         As in `fedstat.federate`.
     executor : str
@@ -301,7 +305,7 @@ class General:
     rounds: Annotated[int, Field(ge=1, le=10**6)]
     seed: Seed | Annotated[tuple[Seed, ...], Field(min_length=1)] = 0
     vary: tuple[str, ...] = SOURCES[1:]
-    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    participation: float | dict[str, Any] = 1.0
     device: str = "cpu"
     dtype: Literal["float32", "float64", "tf32", "bf16-mixed"] = "float32"
     executor: str = "auto"

@@ -18,14 +18,19 @@ from fedstat._mapped import Mapped
 from fedstat.data import Clients, Samples
 from fedstat.experiment.build import Setup
 from fedstat.experiment.config import Experiment
+from fedstat.federated.attendance import attended_by
+from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine.executor import COPIES, choose, chunk_size, cost, here
-from fedstat.federated.rounds import Round, participants
+from fedstat.federated.replicate import participants
+from fedstat.federated.rounds import Round
 from fedstat.federated.route import own_steps
 from fedstat.federated.state import State
 from fedstat.federated.store import IN_MEMORY_BYTES
 
 #: Bytes of a row of the history, while it is appended to or summarised.
 _HISTORY_ROW = 200
+#: Rounds of an attendance that are looked at.
+_TRIED = 20
 #: Stacks of the participants' leaves that a round holds: received, trained, and what the server makes of them.
 _STACKS = 4
 #: Samples of a client in the first round that is rehearsed (some methods keep a few from training); the seconds above
@@ -72,7 +77,7 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     """
     experiment = setup.experiment
     clients = setup.clients[experiment.seeds[0]]
-    chosen = len(participants(experiment.seeds[0], 0, len(clients), experiment.participation))
+    chosen = _participants(setup, len(clients))
     count = max(2, min(chosen, _chunk(setup)), *(method.fewest for method in setup.methods.values()))
     count = min(count, len(clients))
     few = partial(_first, clients, count)
@@ -103,7 +108,7 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     rows, disk = _rows(states, len(clients), chosen)
     runs = len(experiment.seeds)
     tuning = 0.0 if done else _tuning(experiment, start, a_round, evaluation)
-    memory = _data(setup) + runs * rows + _stacks(setup, states, chosen) + _history(setup, len(clients))
+    memory = _data(setup) + runs * rows + _stacks(setup, states, chosen) + _history(setup, len(clients), chosen)
     return Estimate(runs * seconds + tuning, int(memory), runs * disk)
 
 
@@ -212,6 +217,15 @@ def _itemsize(setup: Setup, x: np.ndarray) -> int:
     return x.itemsize if x.dtype.kind in "iu" else setup.network.dtype.itemsize
 
 
+def _participants(setup: Setup, clients: int) -> int:
+    """Count the participants of a round; under an attendance, in the mean of some rounds."""
+    seed, share = setup.experiment.seeds[0], setup.participation
+    if isinstance(share, float):
+        return len(participants(seed, 0, clients, share))
+    counts = [len(attended_by(share, Seeds(seed), t, clients).ids) for t in range(min(_TRIED, setup.experiment.rounds))]
+    return max(1, round(float(np.mean(counts))))
+
+
 def _rows(states: list[State], clients: int, chosen: int) -> tuple[int, int]:
     """Count the bytes that clients keep under all methods, in memory and on disk."""
     memory = disk = 0
@@ -240,11 +254,11 @@ def _stacks(setup: Setup, states: list[State], chosen: int) -> int:
     return _STACKS * rows * max(together, largest) + min(rows, _chunk(setup)) * each
 
 
-def _history(setup: Setup, clients: int) -> int:
+def _history(setup: Setup, clients: int, chosen: int) -> int:
     """Count the bytes of the history, a few metrics of every client, and of the traffic."""
     experiment = setup.experiment
     metrics = 4 if setup.dataset.classes else 1
-    each = metrics * clients * len(experiment.evaluated) + experiment.participation * clients * experiment.rounds
+    each = metrics * clients * len(experiment.evaluated) + chosen * experiment.rounds
     return int(_HISTORY_ROW * each * len(experiment.seeds) * len(setup.methods))
 
 

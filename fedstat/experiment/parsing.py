@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from functools import partial
@@ -19,11 +19,13 @@ from pydantic_core import PydanticCustomError
 from torch import nn
 
 import fedstat as fs
+from fedstat._checks import number
 from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
 from fedstat.experiment.config import Choice, Evaluation, Experiment, General, MethodChoice, Source, Tune
 from fedstat.experiment.dealing import AnyDealing
+from fedstat.experiment.keys import changed, dotted
 from fedstat.experiment.validation import (
     OWN,
     Table,
@@ -38,6 +40,7 @@ from fedstat.experiment.validation import (
 from fedstat.federated import Method, Patience, Training
 from fedstat.federated.aggregators import AGGREGATORS
 from fedstat.federated.attacks import ATTACKS, Attack, check_attack
+from fedstat.federated.attendance import ATTENDANCES, Attendance
 from fedstat.federated.client import schedules
 from fedstat.federated.client.optimizers import OPTIMIZERS
 from fedstat.federated.compression import COMPRESSIONS
@@ -64,7 +67,8 @@ _OF_METHODS: dict[str, Mapping[str, Any]] = {
 }
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
-    rf"executor|data\.prepare|model\.name|attack\.name|evaluation\.metrics\.\d+|method\.(.+)\.(name|{'|'.join(_OF_METHODS)})"
+    rf"executor|(participation\.)+name|data\.prepare|(model|attack)\.name|evaluation\.metrics\.\d+"
+    rf"|method\.(.+)\.(name|{'|'.join(_OF_METHODS)})"
     rf"|(method\.(.+)|tune)\.grid\.({'|'.join(_OF_METHODS)})\.\d+(\.name)?"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
@@ -150,7 +154,7 @@ def without_code(path: str | Path, changes: Table | None = None) -> Experiment:
     """
     path = Path(path)
     table = _table_of(path, changes)
-    known = {key: value for key, value in table.items() if key not in (*_TABLES, "executor")}
+    known = {key: value for key, value in table.items() if key not in (*_TABLES, "executor", "participation")}
     known["data"] = {key: value for key, value in table["data"].items() if key != "prepare" or ":" not in value}
     known["method"] = {label: {"name": "FedAvg"} for label in table["method"]}
     known["evaluation"] = {"common": table.get("evaluation", {}).get("common", False)}
@@ -172,7 +176,8 @@ def _placed(value: Any, folder: Path, code: dict[str, str], *path: str) -> Any:
     if isinstance(value, list):
         return [_placed(entry, folder, code, *path, str(i)) for i, entry in enumerate(value)]
     file, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    if path in (("data", "root"), ("data", "file")) and isinstance(value, str):
+    trace = path[:1] == ("participation",) and path[-1:] == ("table",)
+    if (trace or path in (("data", "root"), ("data", "file"))) and isinstance(value, str):
         return _absolute(folder, value)
     if colon and _NAMED.fullmatch(".".join(path)):
         value = code[".".join(path)] = f"{_absolute(folder, file)}:{name}"
@@ -186,27 +191,8 @@ def _table_of(path: Path, changes: Table | None) -> Table:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no TOML: {error}.") from None
     for key, value in (changes or {}).items():
-        table = _changed(table, _dotted(key), value)
+        table = changed(table, dotted(key), value)
     return table
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """Split ``KEY=VALUE``, the value as TOML writes it; a bare word is text.
-
-    Raises
-    ------
-    ValueError
-        If there is no ``=``, or the value is neither TOML nor a word.
-    """
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"{text!r} should read KEY=VALUE, such as partition.alpha=0.1.")
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):
-        if re.fullmatch(r"[^\s\"'\[\]{},=#]([^\"'\[\]{}=#\n]*\S)?", value):
-            return key, value
-        raise ValueError(f"{text!r}: {value!r} is no TOML value; text with signs needs quotes.") from None
 
 
 def parse(table: Table, folder: Path) -> Experiment:
@@ -435,6 +421,29 @@ def metrics(evaluation: Evaluation) -> dict[str, Metric]:
     return looked_up("evaluation", choose_metrics, chosen)
 
 
+def participation(value: Any, key: str = "participation") -> float | Attendance:
+    """Return the share of clients that a configuration names, or the attendance.
+
+    Raises
+    ------
+    ValueError
+        If there is no such attendance, or an option does not fit.
+    """
+    if not isinstance(value, Mapping):
+        return number(key, value, "(0, 1]")
+    choice, inner = validated(_Named, value, key).choice, {}
+    if isinstance(base := choice.options.get("participation"), Mapping):
+        inner["participation"] = participation(base, f"{key}.participation")
+        choice = replace(choice, options={**choice.options, "participation": 1.0})
+    made = _made(choice, key, ATTENDANCES)
+    return replace(made, **inner) if inner else made
+
+
+def _participation(value: Any, before: Table) -> Any:
+    participation(value)
+    return value
+
+
 def executor(name: str) -> Any:
     """Return the executor that a configuration names: the name of a built-in one, or an object of one's own.
 
@@ -536,6 +545,7 @@ class _File(General):
     """A whole file. What comes first is known to the checks of what follows."""
 
     executor: Annotated[str, _told(_executor)] = "auto"
+    participation: Annotated[float | dict[str, Any], _told(_participation)] = 1.0
     data: Annotated[Source, _told(_source)]
     partition: AnyDealing
     model: Annotated[_Named, _told(_model)]
@@ -566,27 +576,3 @@ def _arguments(function: Callable[..., Any]) -> type:
             default: Any = field() if p.default is p.empty else field(default_factory=partial(copy, p.default))
             made.append((p.name, kind, default))
     return make_dataclass("Arguments", made, kw_only=True)
-
-
-def _dotted(key: str) -> list[str]:
-    """Split a dotted key into its steps, as TOML writes them."""
-    try:
-        found = tomllib.loads(f"{key} = 0")
-    except (ValueError, RecursionError):
-        found = {}
-    steps = []
-    while isinstance(found, dict) and len(found) == 1:
-        ((step, found),) = found.items()
-        steps.append(step)
-    if found != 0 or isinstance(found, dict):
-        raise ValueError(f"{key!r} is no key such as rounds or partition.alpha.")
-    return steps
-
-
-def _changed(table: Table, path: Sequence[str], value: Any) -> dict[str, Any]:
-    """A copy of the table with one value set."""
-    step, *rest = path
-    if rest:
-        inner = table.get(step)
-        value = _changed(inner if isinstance(inner, dict) else {}, rest, value)
-    return {**table, step: value}

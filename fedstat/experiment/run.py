@@ -209,7 +209,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
             setup.dealt,
             setup.training,
             rounds=experiment.rounds,
-            participation=experiment.participation,
+            participation=setup.participation,
             attack=setup.attack,
             seed=experiment.seeds if before is None else before.config["seeds"],
             vary=experiment.vary,
@@ -237,6 +237,7 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
             metrics=setup.metrics,
             device=experiment.device,
             executor=setup.executor,
+            participation=None if isinstance(setup.participation, float) else setup.participation,
             folder=out / "run",
             checkpoint=experiment.checkpoint,
             progress=progress,
@@ -268,7 +269,7 @@ def _config(setup: Setup) -> dict[str, Any]:
     """Describe the run that an experiment makes, as a run's folder does."""
     how, validate = setup.experiment, setup.experiment.partition.validation > 0
     plan = make_plan(
-        setup.methods, setup.model, setup.dealt, setup.training, how.participation, how.seeds, how.vary, None,
+        setup.methods, setup.model, setup.dealt, setup.training, setup.participation, how.seeds, how.vary, None,
         how.dtype, how.device, setup.executor, setup.attack,
     )  # fmt: skip
     return plan.observed(validate, setup.metrics, how.evaluation.trained, how.stop, how.plan).config

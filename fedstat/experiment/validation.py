@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from functools import reduce
 from operator import getitem
 from typing import Any, TypeVar
@@ -118,7 +118,7 @@ def _sentences(
 def _keys(cls: Any, table: Table, path: Sequence[str], tables: Mapping[str, Any]) -> list[str]:
     """Return what a table may hold: that of a class, or one inside a file."""
     held = (tables[path[0]] or KINDS[table["partition"]["kind"]]) if tables and path else cls
-    return [f.name for f in fields(held) if f.init]
+    return list(inspect.signature(held).parameters)
 
 
 def _place(error: Any, table: Table) -> tuple[tuple[Any, ...], bool]:

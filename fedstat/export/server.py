@@ -40,10 +40,11 @@ from fedstat.export.packet import (
     unpack,
 )
 from fedstat.export.start import Asked, common_start, federation_of, own_view, take_seat, with_masks
+from fedstat.federated.attendance import Attended
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params
 from fedstat.federated.method import Method, aggregated, rows, weighed
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.federated.state import State, Update
 from fedstat.inference import count_missing
 
@@ -136,6 +137,10 @@ class Server:
     ) -> None:
         self.method, self.model, self.training = method, model, training
         self.clients, self.seed, self.dtype = whole("clients", clients, 1), seed, dtype
+        if callable(participation):
+            raise ValueError(
+                f"participation must be a number in (0, 1], got {participation!r}: real clients drop out by themselves."
+            )
         self.participation = real("participation", participation, "(0, 1]")
         self.farthest = np.inf if farthest is None else real("farthest", farthest, "(0, inf)")
         if clients < method.fewest:
@@ -435,7 +440,7 @@ class Server:
     def _update(self, ids: np.ndarray, start: Params, end: Params) -> Update:
         """Return an update as the simulation makes it (`fedstat.federated.rounds.Run.aggregate`)."""
         rng = self._seeds.stream("server", self.round)
-        return weighed(self.method, ids, self._weights[ids], start, end, rng, self.network)
+        return weighed(self.method, Attended(ids), self._weights, start, end, rng, self.network)
 
 
 def _stacked(ends: Sequence[Params]) -> Params:

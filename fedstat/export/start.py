@@ -79,9 +79,9 @@ class Roster:
 class Seat(Replicate):
     """A replicate as one place of a real federation has it: at most one client's data, which are the first row."""
 
-    def jobs(self, ids: Iterable[int]) -> list[Job]:
+    def jobs(self, ids: Iterable[int], work: Iterable[float] = (1.0,)) -> list[Job]:
         """Return the jobs of clients `ids`, all on the data at hand."""
-        return [Job(0, self.seeds, k) for k in ids]
+        return [replace(job, row=0) for job in super().jobs(ids, work)]
 
 
 def take_seat(model: Model, seed: int, dtype: str, clients: int, classes: tuple[int, ...] | None) -> Seat:

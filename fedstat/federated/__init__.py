@@ -1,6 +1,6 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
-from fedstat.federated import aggregators, attacks, compression, metrics, server
+from fedstat.federated import aggregators, attacks, attendance, compression, metrics, server
 from fedstat.federated.client import schedules
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, build, parameterize
@@ -54,6 +54,7 @@ __all__ = [
     "Update",
     "aggregators",
     "attacks",
+    "attendance",
     "build",
     "compression",
     "describe",

@@ -17,6 +17,7 @@ import pandas as pd
 from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.attacks import Attack, poisons
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import NAMES, Executor, ExecutorName, RemoteExecutor
@@ -48,6 +49,7 @@ def extend(
     chunk: int | None = None,
     device: str | None = None,
     executor: ExecutorName | Executor | RemoteExecutor | None = None,
+    participation: Attendance | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
     progress: Shown = None,
@@ -69,6 +71,8 @@ def extend(
         As in `federate`, where the run does not know them: after loading, if they are not fedstat's own.
     chunk, device, executor, checkpoint, progress
         As in `federate`; by default the run's own device and executor.
+    participation : Attendance, optional
+        As in `federate`, where the run does not know it: a trace, or an attendance of one's own.
     folder : path, optional
         Where to save the whole: the folder of `result`, or a free one. What lay there stays until all is complete.
         Checkpoints lie beside it under a hidden name, and the same call continues from them.
@@ -105,6 +109,9 @@ def extend(
             "fs.federate(..., resume=result)."
         )
     new = _missing(config["seeds"], seeds)
+    attendance = revived_method(config["participation"]) if participation is None else participation
+    if attendance is None:
+        raise ValueError("this result does not know its attendance; pass participation=...")
     known = _known(result, model, methods, training)
     against = _attack(result, attack)
     drawn, measured = _clients(result, clients, against), _metrics(config, metrics)
@@ -114,7 +121,7 @@ def extend(
         assert known.model is not None
         assert known.training is not None
         plan = make_plan(
-            known.methods, known.model, drawn, known.training, config["participation"], seeds, config["vary"], chunk,
+            known.methods, known.model, drawn, known.training, attendance, seeds, config["vary"], chunk,
             config["dtype"], config["device"] if device is None else device, _executor(config, executor),
             against, config["seeds"][0],
         )  # fmt: skip

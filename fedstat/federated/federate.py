@@ -15,6 +15,7 @@ import numpy as np
 
 from fedstat._checks import whole
 from fedstat.federated.attacks import Attack
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor
@@ -29,7 +30,7 @@ from fedstat.federated.record.result import Result
 from fedstat.federated.record.rows import Rows
 from fedstat.federated.record.run_folder import check_free, sole_writer
 from fedstat.federated.recorder import Recorder, Wanted
-from fedstat.federated.rounds import Round, loop
+from fedstat.federated.rounds import Key, Round, Run, loop
 from fedstat.inference import AnalysisPlan, count_missing
 
 
@@ -40,7 +41,7 @@ def federate(
     training: AnyTraining,
     *,
     rounds: int,
-    participation: float = 1.0,
+    participation: float | Attendance = 1.0,
     attack: Attack | None = None,
     seed: int | Iterable[int] = 0,
     vary: Iterable[str] | None = None,
@@ -78,8 +79,9 @@ def federate(
         Local training, the same for all methods or each with its own.
     rounds : int
         Communication rounds in total, those of `resume` included.
-    participation : float
-        Share of clients drawn in each round, in (0, 1]; at least one.
+    participation : float or Attendance
+        Share of clients drawn in each round, in (0, 1]; at least one. Or who comes, drops out and does part of the
+        work, such as ``fs.attendance.Poisson(0.3)``; `fedstat.attendance` has the usual ones.
     attack : Attack, optional
         What a share of each seed's clients do in place of taking part honestly, such as ``fs.attacks.SignFlip(0.2)``.
         The attackers are the same for all methods. They are not measured: history and predictions are those of the
@@ -150,7 +152,8 @@ def federate(
     Result
         With the tidy tables ``history`` (method, seed, round, client, estimand, split, metric, value), in which the
         rows of the split ``common``, with client -1, measure a global model on the test set that all clients have in
-        common, and ``traffic``, the bytes that went up from and down to each participant in each round.
+        common, and ``traffic``, the bytes that went up from and down to each participant in each round, none up from
+        who dropped out.
         Where an output of a model is infinite or NaN though its weights are not, training goes on and all metrics of
         that client but ``majority_share`` are NaN, with a warning at the end: `fedstat.compare` counts them.
 
@@ -191,13 +194,12 @@ def federate(
         raise ValueError(f"resume must be a Result, as fs.load returns it, got {resume!r}.")
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
-    measured = choose_metrics(metrics)
+    chosen = choose_metrics(metrics)
     ready = make_plan(
         method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor, attack
     )
-    ready = ready.observed(validate, measured, trained, stop, _planned(plan, ready, resume), predictions)
-    splits = measured_splits(ready, validate, stop)
-    wanted = Wanted(rounds, evaluated, splits, measured, trained, stop, checkpoint=checkpoint)
+    ready = ready.observed(validate, chosen, trained, stop, _planned(plan, ready, resume), predictions)
+    wanted = Wanted(rounds, evaluated, measured_splits(ready, validate, stop), chosen, trained, stop, None, checkpoint)
     return carry_out(ready, wanted, resume, folder, progress)
 
 
@@ -207,7 +209,7 @@ def rounds(
     clients: Population,
     training: AnyTraining,
     *,
-    participation: float = 1.0,
+    participation: float | Attendance = 1.0,
     attack: Attack | None = None,
     seed: int | Iterable[int] = 0,
     vary: Iterable[str] | None = None,
@@ -280,6 +282,8 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
             if place is not None and done == first:  # all had come to their end already
                 recorder.save(done, place)
     _warn_of_missing(recorder.history.rows())
+    if not isinstance(plan.participation, float):
+        _warn_of_still_rounds(runs, plan.participation)
     return recorder.result(done)
 
 
@@ -290,6 +294,19 @@ def _warn_of_missing(history: Rows) -> None:
     losses = (part[part["metric"].isin(("log_loss", "mse"))] for part in history.parts())
     for method, words in count_missing(losses).items():
         warnings.warn(f"{method}: {words}. fs.compare counts them; a mean by pandas does not.", RuntimeWarning, 3)
+
+
+def _warn_of_still_rounds(runs: Mapping[Key, Run], participation: Attendance) -> None:
+    """Warn of methods with rounds that had too few participants for a step."""
+    for label in dict.fromkeys(label for label, _ in runs):
+        mine = [run for key, run in runs.items() if key[0] == label]
+        fewest = getattr(mine[0].method.aggregator, "fewest", 1)
+        played = [(run.replicate, t) for run in mine for t in range(run.state.round)]
+        still = sum(len(replicate.attended(t, participation).ids) < fewest for replicate, t in played)
+        if still:
+            had = f"fewer participants than the {fewest} that the aggregator needs" if fewest > 1 else "no participant"
+            words = f"{label}: {still} of {len(played)} rounds had {had}, and ended without a step."
+            warnings.warn(words, RuntimeWarning, 4)
 
 
 def _planned(plan: AnalysisPlan | str | Path | None, ready: Plan, resume: Result | None) -> AnalysisPlan | None:

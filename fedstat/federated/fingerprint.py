@@ -50,8 +50,8 @@ _PARTS = {
 _SKETCH = 8
 #: What is compared in another way, and what may differ between a run and the one that continues it.
 _ASIDE = {
-    "fingerprint", "code", "training_code", "python", "device", "rounds", "rounds_asked", "finished", "evaluated",
-    "predictions",
+    "fingerprint", "code", "training_code", "attendance_code", "python", "device", "rounds", "rounds_asked", "finished",
+    "evaluated", "predictions",
 }  # fmt: skip
 
 #: Attributes of every class that say nothing of what it does; pickling an object writes ``__slotnames__``.
@@ -177,6 +177,9 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
             coded.append(f"other code of the method {label!r}")
     if there.get("training_code") != here["training_code"] and there.get("training") == here["training"]:
         coded.append("other code of the loss, the optimiser or the schedule")
+    pair = [config.get("attendance_code") for config in (there, here)]
+    if pair[0] != pair[1] and there.get("participation") == here["participation"]:
+        coded.append("other code of the attendance")
     return different + coded + (_values(there.get("python"), here["python"], "python") if coded else [])
 
 

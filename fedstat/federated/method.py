@@ -58,6 +58,7 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.federated.aggregators import Aggregator, heard
+from fedstat.federated.attendance import Attended
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.codec import Message, Selected
@@ -301,17 +302,17 @@ def label_of(method: Method) -> str:
 
 def weighed(
     method: Method,
-    ids: np.ndarray,
+    who: Attended,
     n: np.ndarray,
     start: Params,
     end: Params,
     rng: np.random.Generator,
     network: Network,
 ) -> Update:
-    """Return the update of participants `ids`, weighed as the method does; each has `n` (m,) training samples."""
-    weight = n / n.sum() if method.weighting == "samples" else np.full(len(n), 1 / len(n))
-    where, shares = torch.from_numpy(ids).to(network.device), torch.from_numpy(weight).to(network.device, network.dtype)
-    return Update(where, start, end, shares, rng, network)
+    """Return the update of those who came, weighed as the method does; all K clients have `n` (K,) training samples."""
+    n, ids = n[who.ids] if method.weighting == "samples" else np.ones(len(who.ids)), torch.from_numpy(who.ids)
+    weight = torch.from_numpy(n / n.sum()).to(network.device, network.dtype)
+    return Update(ids.to(network.device), start, end, weight, rng, network, attended=who)
 
 
 def returned(method: Method, step: str, value: T, kind: Any, what: str) -> T:
@@ -379,8 +380,13 @@ def written_out(step: Step) -> Step:
 
 
 def aggregated(method: Method, state: State, update: Update) -> State:
-    """Return the state after a round: a method's step between its aggregator and its server's optimiser."""
+    """Return the state after a round: a method's step between its aggregator and its server's optimiser.
+
+    With fewer participants than the aggregator needs the round counts, and nothing moves.
+    """
     if method.aggregator is not None:
+        if len(update.ids) < getattr(method.aggregator, "fewest", 1):
+            return replace(state, round=state.round + 1)
         update = heard(method.aggregator, state, update)
     after = method.aggregate(state, update)
     return after if method.server is None else served(method.server, state, after, method.taken_over)

@@ -16,18 +16,20 @@ import torch
 from torch import nn
 
 from fedstat._checks import number, whole
+from fedstat._memory import in_words, machine_memory
 from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.attacks import Attack
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
-from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
+from fedstat.federated.client.network import MIXED, TF32, Model, Network, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, check_executor
-from fedstat.federated.engine.own_parts import rehearse_method, rehearse_parts
+from fedstat.federated.engine.own_parts import rehearse_attendance, rehearse_method, rehearse_parts
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
 from fedstat.federated.fingerprint import digest, plain
@@ -37,11 +39,13 @@ from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.record.predictions import check_outputs
 from fedstat.federated.replicate import Replicate, attacked, make_replicate
-from fedstat.federated.rounds import Key, Run, check_participants, check_size, start_run
+from fedstat.federated.rounds import Key, Run, start_run
 from fedstat.federated.route import Equipment
 from fedstat.federated.state import State
 from fedstat.inference import AnalysisPlan
 
+#: Rounds of an attendance among which one must have as many participants as an aggregator needs.
+_TRIED = 100
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.
 Population = Clients | Callable[[int], Clients] | Callable[[int, int], Clients]
 
@@ -60,8 +64,8 @@ class Plan:
         Local training, of all methods or by label.
     replicates : mapping of int to Replicate
         Data and initial network of each seed.
-    participation : float
-        Share of clients drawn in each round.
+    participation : float or Attendance
+        Share of clients drawn in each round, or who comes, drops out and does how much.
     equipment : mapping of str to Equipment
         The means to train, by label; methods of equal training have one in common, by which they may train as one
         stack.
@@ -75,7 +79,7 @@ class Plan:
     model: Model
     training: AnyTraining
     replicates: Mapping[int, Replicate]
-    participation: float
+    participation: float | Attendance
     equipment: Mapping[str, Equipment]
     config: dict[str, Any]
     analysis: AnalysisPlan | None = None
@@ -123,9 +127,9 @@ class Plan:
         """Make ready all runs, from `states` or from their methods' starts; tell `note` which one is next."""
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
-            check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
+            _check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
             if self.methods[label].aggregator is not None:
-                check_participants(self.methods[label], len(self.replicates[seed].clients), self.participation)
+                _check_participants(self.methods[label], self.replicates[seed], self.participation)
         for key in keys:
             note(key)
             state = None if states is None else states[key]
@@ -138,7 +142,7 @@ def make_plan(
     model: Model,
     clients: Population,
     training: AnyTraining,
-    participation: float = 1.0,
+    participation: float | Attendance = 1.0,
     seed: int | Iterable[int] = 0,
     vary: Iterable[str] | None = None,
     chunk: int | None = None,
@@ -159,7 +163,7 @@ def make_plan(
         If one is out of range, or they do not fit together.
     """
     varying = tuple(vary or ()) if first is not None else choose_sources(vary, clients, model)
-    participation = number("participation", participation, "(0, 1]")
+    participation = participation if callable(participation) else number("participation", participation, "(0, 1]")
     chunk = None if chunk is None else whole("chunk", chunk, 1)
     check_executor(executor)
     check_device(device)
@@ -191,7 +195,7 @@ def make_plan(
         "model": plain(model),
         "training": plain(training),
         "seeds": seeds,
-        "participation": participation,
+        "participation": plain(participation),
         "dtype": dtype,
         "executor": known,
         "device": str(device),
@@ -201,6 +205,9 @@ def make_plan(
         "training_code": codes if training is trained else codes[first_label],
         **({} if attack is None else {"attack": {"what": plain(attack), "code": digest(attack)}}),
     }
+    if not isinstance(participation, float):
+        rehearse_attendance(participation, replicates.values())
+        config["attendance_code"] = digest(participation)
     samples = StackedSamples.stack([held.train for held in distinct.values()], floating(dtype), device)
     made = {codes[name]: Equipment(task, one, samples, executor, chunk, dtype == TF32) for name, one in trained.items()}
     equipment = {label: made[code] for label, code in codes.items()}
@@ -236,6 +243,33 @@ def _rehearsed(
         return name, name
     right("stacked" if getattr(executor, "together", False) else "per-client")
     return executor, type(executor).__qualname__
+
+
+def _check_size(label: str, method: Method, network: Network, clients: int) -> None:
+    """Refuse a method that holds more of all clients at once than the machine has memory.
+
+    Raises
+    ------
+    ValueError
+        It says what would be held, and how large it would be.
+    """
+    needs = method.at_once(network, clients)
+    if needs and (memory := machine_memory()) is not None and sum(needs.values()) > memory:
+        what = " and ".join(f"{name}, {in_words(size)}" for name, size in needs.items())
+        raise ValueError(
+            f"{label!r} ({type(method).__name__}) holds {what} for {clients:,} clients, and this machine has "
+            f"{in_words(memory)} of memory. Take fewer clients, a smaller network, or a method that does without."
+        )
+
+
+def _check_participants(method: Method, replicate: Replicate, participation: float | Attendance) -> None:
+    """Refuse a rule that needs more participants than a round has, or than any of the first rounds."""
+    rounds = range(1 if isinstance(participation, float) else _TRIED)
+    fewest = getattr(method.aggregator, "fewest", 1)
+    most = max(len(replicate.attended(t, participation).ids) for t in rounds)
+    if most < fewest:
+        when = f" at most in the first {_TRIED} rounds" if len(rounds) > 1 else ""
+        raise ValueError(f"{method.aggregator!r} needs {fewest} participants in a round, there are {most}{when}.")
 
 
 def _hashes(

@@ -126,7 +126,7 @@ class Recorder:
                 raise Terminated(
                     f"SIGTERM came: {folder} holds round {round.number} of {self.wanted.rounds}; continue from there."
                 )
-        self.trained += sum(len(sent.ids) for sent in round.sent)
+        self.trained += sum(len(update.ids) for update in round.updates.values())
         self.advance(partial(in_brief, self.latest, round.number, self.trained, self.begun))
 
     def save(self, rounds: int, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle
 from operator import itemgetter
 from typing import Any
 
@@ -13,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from fedstat._mapped import Mapped, in_blocks
+from fedstat._random import drawn, stream
 from fedstat.data import Clients
 from fedstat.federated.attacks import Attack, attackers, check_attack, falsified, poisoned, poisons
+from fedstat.federated.attendance import Attendance, Attended, attended_by
 from fedstat.federated.client.convolution import multiplied
 from fedstat.federated.client.network import Model, Network, build
 from fedstat.federated.client.samples import Job, StackedSamples
@@ -73,14 +76,25 @@ class Replicate:
             self._held_out[split] = StackedSamples.stack([samples], self.network.dtype, self.network.device)
         return self._held_out[split]
 
-    def jobs(self, ids: Iterable[int]) -> list[Job]:
-        """Return the jobs of clients `ids`."""
-        return [Job(self.offset + k, self.seeds, k) for k in ids]
+    def jobs(self, ids: Iterable[int], work: Iterable[float] = (1.0,)) -> list[Job]:
+        """Return the jobs of clients `ids`, of which they do the shares `work`, one for each or for all."""
+        return [Job(self.offset + k, self.seeds, k, share) for k, share in zip(ids, cycle(work), strict=False)]
+
+    def attended(self, t: int, participation: float | Attendance) -> Attended:
+        """Return who comes to round t (from 0)."""
+        if not isinstance(participation, float):
+            return attended_by(participation, self.seeds, t, len(self.clients))
+        return Attended(participants(self.seeds.of("participants"), t, len(self.clients.train.n), participation))
 
     def falsified(self, round: int, sent: Message, state: State, update: Update) -> Update:
         """Return the update of a round, in which `sent` would travel up, after what attackers among them falsify."""
         assert self.attack is not None
         return falsified(self.attack, self.attackers, sent, state, update, self.seeds.stream("attack", round))
+
+
+def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
+    """Return the sorted ids of the clients that take part in `round`: a function of seed and round alone."""
+    return drawn(stream(seed, "participants", round), clients, participation)
 
 
 def make_replicate(

@@ -10,17 +10,17 @@ from typing import Any
 
 from torch import nn
 
-from fedstat.federated import aggregators, attacks, compression, server
+from fedstat.federated import aggregators, attacks, attendance, compression, server
 from fedstat.federated.client import optimizers, schedules
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
 
 #: Where arguments of a run lie whose descriptions are rebuilt, beside methods.
-_MODULES = {module.__name__ for module in (server, aggregators, attacks, compression)}
+_MODULES = {module.__name__ for module in (server, aggregators, attacks, attendance, compression)}
 
 
 def revived_method(spec: Any) -> Any:
-    """Rebuild a method or attack of fedstat from its description; None for a user's, or if arguments were functions."""
+    """Rebuild a method, attack or attendance from its description; None for a user's, and where functions are given."""
     if isinstance(spec, Mapping) and "type" in spec:
         module, _, name = str(spec["type"]).rpartition(".")
         if not f"{module}.".startswith("fedstat.methods.") and module not in _MODULES:

@@ -15,16 +15,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedstat._memory import in_words, machine_memory
-from fedstat._random import stream
+from fedstat.federated.attendance import Attendance, Attended
 from fedstat.federated.client.local import Phase
 from fedstat.federated.client.network import Network, Params, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.codec import Message, Sent, size
+from fedstat.federated.composition import check_composition
 from fedstat.federated.compression import compressed
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
-from fedstat.federated.history import COLUMNS
+from fedstat.federated.history import COLUMNS, DTYPES
 from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, weighed
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
@@ -44,7 +44,10 @@ _ENTRIES = "a dict of entries by name"
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """The bytes that travelled in one round of one run: up from and down to clients `ids`, each (m,) or one for all."""
+    """The bytes that travelled in one round of one run: up from and down to clients `ids`, each (m,) or one for all.
+
+    Who dropped out is among them, and sent nothing.
+    """
 
     key: tuple[str, int]
     round: int
@@ -102,10 +105,10 @@ class Run:
         start = self.method.receive(self.state, torch.from_numpy(ids).to(self.federation.network.device))
         return returned(self.method, "receive", start, Mapping, "a dict of tensors by leaf")
 
-    def aggregate(self, t: int, ids: np.ndarray, start: Params, end: Params) -> tuple[Update, Traffic]:
+    def aggregate(self, t: int, who: Attended, start: Params, end: Params) -> tuple[Update, Traffic]:
         """Hand what participants return in round t (from 0) to the method; return that, and what travelled."""
-        n, rng = self.replicate.clients.train.n[ids], self.replicate.seeds.stream("server", t)
-        trained = update = weighed(self.method, ids, n, start, end, rng, self.federation.network)
+        n, rng = self.replicate.clients.train.n, self.replicate.seeds.stream("server", t)
+        trained = update = weighed(self.method, who, n, start, end, rng, self.federation.network)
 
         def step(name: str, work: Callable[[State, Update], Any], kind: Any, what: str) -> Any:
             with naming(self.method, name, f"round {t + 1}", end, stacked=True):
@@ -122,7 +125,7 @@ class Run:
         self.state = replace(step("aggregate", partial(aggregated, self.method), State, "a State"), unsent=unsent)
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
-        return trained, Traffic(self.key, t + 1, ids, size(up), size(down))
+        return trained, Traffic(self.key, t + 1, who.ids, size(up), size(down))
 
     def compressed(self, t: int, update: Update, down: Message, up: Message) -> tuple[Update, Sent, ClientStore]:
         """Return what comes of an upload in round t (from 0) by the method's compression, if it has one."""
@@ -131,6 +134,21 @@ class Run:
             return update, up, self.state.unsent
         rngs = [self.replicate.seeds.stream("compression", t, k) for k in update.ids.tolist()]
         return compressed(codec, of, self.state, update, down, up, rngs, len(self.replicate.clients))
+
+    def without(self, t: int, missing: np.ndarray) -> Traffic:
+        """Count what clients receive in round t before they drop out."""
+        n, rng, start = self.replicate.clients.train.n, self.replicate.seeds.stream("server", t), self.receive(missing)
+        update = weighed(self.method, Attended(missing), n, start, start, rng, self.network)
+        down = size(self.method.download(self.state, update))
+        return Traffic(self.key, t + 1, missing, np.zeros((), np.int64), down)
+
+    def sit_out(self, t: int, who: Attended) -> Update:
+        """Let round t pass, to which nobody came."""
+        rng = self.replicate.seeds.stream("server", t)
+        self.state = replace(self.state, round=self.state.round + 1)
+        for name, value in self.method.record(self.state).items():
+            self.records.setdefault(name, []).append(value.cpu().numpy())
+        return weighed(self.method, who, self.replicate.clients.train.n, {}, {}, rng, self.network)
 
     def prelude(self) -> Traffic:
         """Count the bytes that travel before the first round."""
@@ -156,6 +174,8 @@ class Run:
     def evaluate_trained(self, update: Update, metrics: Mapping[str, Metric]) -> pd.DataFrame:
         """Measure honest participants' models as their local training left them, before the server averages."""
         split, whose, trained = self.replicate.split, update.ids.cpu().numpy(), self.method.predictor(update.end)
+        if not len(whose):
+            return pd.DataFrame(columns=list(COLUMNS)).astype(DTYPES).drop(columns="round")
 
         def models(some: Tensor) -> dict[str, Predictor]:
             return {"trained": trained.of(some)}
@@ -241,44 +261,6 @@ def _parts(held_out: StackedSamples, rows: np.ndarray, model: int) -> Iterator[t
         first = last
 
 
-def check_size(label: str, method: Method, network: Network, clients: int) -> None:
-    """Refuse a method that holds more of all clients at once than the machine has memory.
-
-    Raises
-    ------
-    ValueError
-        It says what would be held, and how large it would be.
-    """
-    needs = method.at_once(network, clients)
-    if needs and (memory := machine_memory()) is not None and sum(needs.values()) > memory:
-        what = " and ".join(f"{name}, {in_words(size)}" for name, size in needs.items())
-        raise ValueError(
-            f"{label!r} ({type(method).__name__}) holds {what} for {clients:,} clients, and this machine has "
-            f"{in_words(memory)} of memory. Take fewer clients, a smaller network, or a method that does without."
-        )
-
-
-def check_server(method: Method, state: State) -> None:
-    """Refuse by the method's name an optimiser, aggregator or compression that has nothing to work on."""
-    name, masks = type(method).__name__, state.shared
-    if all(leaf in masks and not masks[leaf].any() for leaf in state.server):
-        raise ValueError(
-            f"{name} shares nothing, so that server, aggregator and compression have no effect; leave them out."
-        )
-    aggregates = next(cls for cls in type(method).__mro__ if "aggregate" in vars(cls))
-    if method.aggregator is not None and not vars(aggregates).get("averages", False):
-        raise ValueError(f"{name} aggregates in a way of its own, which has no place for {method.aggregator!r}.")
-    if method.aggregator is not None and any(len(mask) > 1 for mask in masks.values()):
-        raise ValueError(f"{method.aggregator!r} needs clients that share the same elements, which {name}'s do not.")
-
-
-def check_participants(method: Method, clients: int, participation: float) -> None:
-    """Refuse a rule that needs more participants than a round has."""
-    fewest, count = getattr(method.aggregator, "fewest", 1), len(participants(0, 0, clients, participation))
-    if count < fewest:
-        raise ValueError(f"{method.aggregator!r} needs {fewest} participants in a round, there are {count}.")
-
-
 def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipment, state: State | None = None) -> Run:
     """Make ready one method under one seed, from `state` or from the method's start."""
     if len(replicate.clients) < method.fewest:
@@ -290,7 +272,7 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
         state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
     if method.server is not None or method.aggregator is not None or method.compression is not None:
-        check_server(method, state)
+        check_composition(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
     return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))
 
@@ -426,7 +408,7 @@ class Round:
             run.stopped |= method in (None, key[0]) and seed in (None, key[1])
 
 
-def loop(runs: Mapping[Key, Run], first: int, participation: float) -> Iterator[Round]:
+def loop(runs: Mapping[Key, Run], first: int, participation: float | Attendance) -> Iterator[Round]:
     """Play round after round, from the one numbered `first` (from 0), until all runs have stopped.
 
     Runs whose local steps are the same train as one stack; what they share is keyed by seed and round, so that a run
@@ -460,18 +442,29 @@ def traffic_table(records: Sequence[Traffic]) -> pd.DataFrame:
     )
 
 
-def _play(runs: Sequence[Run], t: int, participation: float) -> tuple[dict[Key, Update], tuple[Traffic, ...]]:
+def _play(
+    runs: Sequence[Run], t: int, participation: float | Attendance
+) -> tuple[dict[Key, Update], tuple[Traffic, ...]]:
     """Let the participants of a round receive and train, and the server aggregate; return that, and what travelled."""
     updates, sent, found = dict[Key, Update](), dict[Key, Traffic](), dict[object, list[Run]]()
-    for run in runs:
+    who = {run.key: run.replicate.attended(t, participation) for run in runs}
+    away = () if isinstance(participation, float) else _away(runs, who, t, updates)
+    for run in [run for run in runs if len(who[run.key].ids)]:
         found.setdefault(run.stack, []).append(run)
     elsewhere = len(found) > 1 and isinstance(runs[0].equipment.executor, RemoteExecutor)
     with _at_once(len(found)) if elsewhere else nullcontext(map) as over:
-        trained = over(partial(_train, t=t, participation=participation), found.values())
+        trained = over(partial(_train, who, t), found.values())
         for stack, rows in zip(found.values(), trained, strict=True):
-            for run, ids, start, end in zip(stack, *rows, strict=True):
-                updates[run.key], sent[run.key] = run.aggregate(t, ids, start, end)
-    return updates, tuple(sent[run.key] for run in runs)
+            for run, start, end in zip(stack, *rows, strict=True):
+                updates[run.key], sent[run.key] = run.aggregate(t, who[run.key], start, end)
+    return updates, (*(sent[run.key] for run in runs if run.key in sent), *away)
+
+
+def _away(runs: Sequence[Run], who: Mapping[Key, Attended], t: int, updates: dict[Key, Update]) -> tuple[Traffic, ...]:
+    """Return what travels to those who drop out; let runs to which nobody comes pass the round."""
+    sent = tuple(run.without(t, missing) for run in runs if len(missing := who[run.key].missing))
+    updates |= {run.key: run.sit_out(t, who[run.key]) for run in runs if not len(who[run.key].ids)}
+    return sent
 
 
 @contextmanager
@@ -485,23 +478,11 @@ def _at_once(stacks: int) -> Iterator[Callable[..., Iterable[Any]]]:
             raise
 
 
-def _train(
-    stack: Sequence[Run], t: int, participation: float
-) -> tuple[list[np.ndarray], list[Params], Iterable[Params]]:
-    """Return the participants of each run of a stack, what they received, and what they trained, all as one stack."""
-    chosen = [
-        participants(run.replicate.seeds.of("participants"), t, len(run.replicate.clients.train.n), participation)
-        for run in stack
-    ]
-    received = [run.receive(ids) for run, ids in zip(stack, chosen, strict=True)]
+def _train(who: Mapping[Key, Attended], t: int, stack: Sequence[Run]) -> tuple[list[Params], Iterable[Params]]:
+    """Return what the participants of each run of a stack received, and what they trained, all as one stack."""
+    received = [run.receive(who[run.key].ids) for run in stack]
     start = received[0] if len(stack) == 1 else {n: torch.cat([one[n] for one in received]) for n in received[0]}
-    jobs = [job for run, ids in zip(stack, chosen, strict=True) for job in run.replicate.jobs(ids.tolist())]
-    ends = train(stack[0].route, start, jobs, t)
-    firsts = np.cumsum([0, *map(len, chosen)]).tolist()
-    return chosen, received, ({name: leaf[a:b] for name, leaf in ends.items()} for a, b in pairwise(firsts))
-
-
-def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:
-    """Return the sorted ids of the clients that take part in `round`: a function of seed and round alone."""
-    count = max(1, int(np.floor(participation * clients + 0.5)))  # Python rounds halves to even
-    return np.sort(stream(seed, "participants", round).choice(clients, count, replace=False))
+    works = [run.replicate.jobs(who[run.key].ids.tolist(), who[run.key].work.tolist()) for run in stack]
+    ends = train(stack[0].route, start, [job for work in works for job in work], t)
+    firsts = np.cumsum([0, *map(len, works)]).tolist()
+    return received, ({name: leaf[a:b] for name, leaf in ends.items()} for a, b in pairwise(firsts))

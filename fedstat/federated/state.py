@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedstat.data import Clients
+from fedstat.federated.attendance import Attended
 from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.store import ClientStore
@@ -60,7 +62,7 @@ class Update:
     Attributes
     ----------
     ids : Tensor of int, shape (m,)
-        The participants.
+        The participants: those that deliver what they trained.
     start, end : dict of Tensor, each (m, ...)
         Leaves before and after local training; `end` also holds what ``finish`` added. Under a compression
         ``aggregate`` is given an `end` with what came of the bytes.
@@ -73,6 +75,8 @@ class Update:
     own : dict of Tensor, each (m, ...)
         Leaves as participants trained them, where `end` has what came of a compression; `fedstat.federated.method.keep`
         writes these to their rows.
+    attended : Attended, optional
+        Who came, as the engine knows it; by default all did all of their work.
 
     Examples
     --------
@@ -92,6 +96,19 @@ class Update:
     rng: np.random.Generator
     network: Network
     own: Params = field(default_factory=dict)
+    attended: Attended | None = field(default=None, repr=False)
+
+    @property
+    def work(self) -> Tensor:
+        """The share of its steps that each participant took, (m,), in (0, 1]."""
+        shares = np.ones(1) if self.attended is None else self.attended.work
+        return torch.from_numpy(shares).to(self.weight).expand_as(self.weight)
+
+    @property
+    def missing(self) -> Tensor:
+        """The ids of who was asked, received and dropped out."""
+        ids = np.empty(0, np.int64) if self.attended is None else self.attended.missing
+        return torch.from_numpy(ids).to(self.ids.device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -142,7 +142,10 @@ def _settings(source: Source) -> dict[str, str]:
         listed = _listing({key: value for key, value in one.items() if key != "type"})
         found[f"local training{whose}"] = f"{listed}; loss {config['loss']}"
     found["rounds"] = str(config["rounds"])
-    found["share of clients in a round"] = f"{100 * config['participation']:g}%"
+    if isinstance(share := config["participation"], float):
+        found["share of clients in a round"] = f"{100 * share:g}%"
+    else:
+        found["clients in a round"] = _listing(share) if isinstance(share, Mapping) else str(share)
     found["seeds"] = ", ".join(map(str, config["seeds"]))
     if "vary" in config:
         found["follow the seed"] = plain(config["vary"])

@@ -4,6 +4,7 @@ from fedstat.testing.methods import Case, check_method
 from fedstat.testing.parts import (
     check_aggregator,
     check_attack,
+    check_attendance,
     check_compression,
     check_executor,
     check_loss,
@@ -16,6 +17,7 @@ __all__ = [
     "Case",
     "check_aggregator",
     "check_attack",
+    "check_attendance",
     "check_compression",
     "check_executor",
     "check_loss",

@@ -16,20 +16,13 @@ from fedstat.data import Clients
 from fedstat.federated import Executor, Method, Optimizer, PerClient, Phase, Result, Stacked, Training, in_slot, rounds
 from fedstat.federated.aggregators import Aggregator
 from fedstat.federated.attacks import Attack
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.compression import Compression
-from fedstat.federated.engine.laws import (
-    BrokenLaw,
-    try_aggregator,
-    try_attack,
-    try_compression,
-    try_loss,
-    try_metric,
-    try_optimizer,
-    try_schedule,
-)
+from fedstat.federated.engine.exchange_laws import try_aggregator, try_attack, try_attendance, try_compression
+from fedstat.federated.engine.laws import BrokenLaw, try_loss, try_metric, try_optimizer, try_schedule
 from fedstat.federated.metrics import Metric
 from fedstat.federated.state import Federation
 from fedstat.methods import FedAvg, FedPer, FedRep, Local
@@ -185,6 +178,39 @@ def check_compression(compression: Compression, *, draws: int = 1000) -> None:
     >>> fs.testing.check_compression(fs.compression.QSGD(levels=4), draws=200)
     """
     _obeys(type(compression).__name__, try_compression, compression, draws)
+
+
+def check_attendance(attendance: Attendance, *, clients: int = 10, examples: int = 5) -> None:
+    """Check the laws of an attendance.
+
+    ==========  ======================================================================================================
+    law         statement
+    ==========  ======================================================================================================
+    ``shares``  one share of work for each client, in [0, 1] or NaN
+    ``repeat``  they are the same whenever a round is asked for, and drawn by the generators that are given
+    ==========  ======================================================================================================
+
+    Parameters
+    ----------
+    attendance : Attendance
+        Such as ``fs.attendance.Poisson(0.3)``, or an object of one's own.
+    clients : int
+        Number of clients.
+    examples : int
+        Seeds tried.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message names it.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.testing.check_attendance(fs.attendance.Poisson(0.3))
+    """
+    for seed in range(examples):
+        _obeys(type(attendance).__name__, try_attendance, attendance, clients, seed)
 
 
 def check_executor(executor: Executor, *, examples: int = 10) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from fedstat.data import Clients
 from fedstat.federated.attacks import Attack
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import Executor, ExecutorName
 from fedstat.federated.federate import federate
@@ -28,7 +29,7 @@ from fedstat.tuning.grid import Trial
 class How(TypedDict, total=False):
     """The arguments of `fedstat.federate` that tuning hands on."""
 
-    participation: float
+    participation: float | Attendance
     attack: Attack | None
     evaluate_at: Iterable[int] | None
     metrics: Mapping[str, Metric] | Iterable[str]

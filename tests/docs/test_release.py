@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedstat as fs
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

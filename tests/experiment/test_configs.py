@@ -13,7 +13,7 @@ import torch
 import fedstat as fs
 from fedstat.experiment import read
 from fedstat.experiment.build import _network
-from fedstat.experiment.parsing import setting
+from fedstat.experiment.keys import setting
 
 FOLDER = Path(__file__).parents[2] / "simulations" / "configs"
 FILES = sorted(FOLDER.glob("*.toml"))

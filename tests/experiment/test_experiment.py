@@ -18,7 +18,8 @@ import fedstat as fs
 from fedstat.experiment.build import set_up
 from fedstat.experiment.config import to_table
 from fedstat.experiment.dealing import KINDS
-from fedstat.experiment.parsing import parse, setting
+from fedstat.experiment.keys import setting
+from fedstat.experiment.parsing import parse
 from fedstat.experiment.summaries import summarise
 from tests.support.experiments import BASE, changed, images, own
 
@@ -38,7 +39,7 @@ def written(folder, table):
         ({"seed": [1, 1]}, r"^seed must hold different numbers, got \[1, 1\]\.$"),
         ({"seed": -1}, r"^seed must be greater than or equal to 0 or a list, got -1\.$"),
         ({"seed": []}, r"^seed must be a whole number or a list that is not empty, got \[\]\.$"),
-        ({"participation": 2}, r"^participation must be less than or equal to 1, got 2\.$"),
+        ({"participation": 2}, r"^participation must be a number in \(0, 1\], got 2\.0\.$"),
         ({"dtype": "float16"}, r'^dtype must be "float32", "float64", "tf32" or "bf16-mixed", got "float16"\.$'),
         ({"data": None}, r"^\[data\] is missing\.$"),
         ({"data": 3}, r"^data must be a table, got 3\.$"),

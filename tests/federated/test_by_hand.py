@@ -12,7 +12,7 @@ import torch
 
 import fedstat as fs
 from fedstat.federated import Phase
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from tests.support import mixture
 from tests.support.runs import final, run
 

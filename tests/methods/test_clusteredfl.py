@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.methods import ClusteredFL, FedAvg
 from fedstat.methods.clusteredfl import _bisect
 from tests.support.clients import vector_clients

@@ -15,7 +15,7 @@ import fedstat as fs
 from fedstat.data import Clients, Samples
 from fedstat.federated import Method, Phase, Update, build, load
 from fedstat.federated.codec import size
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.federated.slots import share_all_but
 from fedstat.methods import FactorizedFL, FedAvg, Local
 from fedstat.models import mlp, resnet9

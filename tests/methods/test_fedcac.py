@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedstat as fs
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.methods import FedAvg, FedCAC
 from tests.support.mixing import (
     FULL,

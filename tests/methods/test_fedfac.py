@@ -9,7 +9,7 @@ import torch
 
 import fedstat as fs
 from fedstat.factor import intraclass_correlation
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.methods import FedAvg, FedFac, FedPer, LGFedAvg
 from fedstat.methods.cut import Count, Quantile, is_shared
 from fedstat.methods.fedfac import communality

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from fedstat._random import stream
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.methods import FedAvg, FedFOMO, Local
 from fedstat.methods.fedfomo import _best
 from tests.support.mixing import (

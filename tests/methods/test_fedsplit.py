@@ -9,7 +9,7 @@ from torch.func import grad
 
 import fedstat as fs
 from fedstat.federated.client.network import build
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.methods import FedAvg, FedSplit, Local
 from fedstat.methods.units import share_units
 from fedstat.testing.methods import UNITS, check_method

@@ -13,7 +13,7 @@ from torch.func import functional_call
 from fedstat._random import stream
 from fedstat.federated import Method, Phase
 from fedstat.federated.client.network import build
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.federated.state import Update
 from fedstat.federated.store import ClientStore
 from fedstat.methods import FedAvg, FilterDecomp

@@ -2,7 +2,7 @@
 
 import torch
 
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.methods import Local
 from tests.support.layers import assert_two_rounds_are_a_loop, everything
 from tests.support.runs import KEY, final, reference, run, traffic

@@ -16,7 +16,7 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import build
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from fedstat.methods import FedAvg, PFedGate
 from fedstat.methods._gate import blocks_of, gate_leaves, score
 from tests.support.mixing import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F
 
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 from tests.support.clients import image_clients
 from tests.support.networks import conv_net
 from tests.support.runs import FULL, offered, run

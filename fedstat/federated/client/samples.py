@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from torch import Tensor
 from fedstat._mapped import Mapped, joined
 from fedstat.data import Samples
 from fedstat.federated.client.seeds import Seeds
+
+#: So that a share of 0.07 of 100 steps, which is a little more than 7 in floating point, is 7 steps.
+_BELOW = 1 - 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +120,15 @@ def inputs_to_device(x: np.ndarray, dtype: torch.dtype, device: torch.device) ->
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One client's work in a round: its row among the stacked samples; seeds and number key its batches."""
+    """One client's work in a round: its row among the stacked samples; seeds and number key its batches.
+
+    Of the steps of each phase it takes the first ones, the share `work` in (0, 1] of them, rounded up.
+    """
 
     row: int
     seeds: Seeds
     client: int
+    work: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +150,8 @@ class Steps:
 class BatchOrders:
     """The samples and the noise of jobs' steps: a function of (seed, purpose, round, client), whatever the method."""
 
+    known: dict[tuple[Job, int, int], np.ndarray]
+
     def __init__(
         self,
         batch_size: int,
@@ -154,9 +164,8 @@ class BatchOrders:
         noisy: bool = False,
     ) -> None:
         self.batch_size = min(batch_size, int(samples.n.max()))  # a batch larger than every client would be padding
-        self.samples, self.held_out, self.group, self.noisy = samples, held_out, group, noisy
+        self.samples, self.held_out, self.group, self.noisy, self.known = samples, held_out, group, noisy, {}
         self.purpose, self.round = (purpose, round) if round >= 0 else (f"warmup {purpose}", -round)
-        self.known: dict[tuple[Job, int, int], np.ndarray] = {}
 
     def divide(self, job: Job) -> tuple[np.ndarray, np.ndarray]:
         """Return the places of a job's samples that train and of those held out, the same in every round."""
@@ -203,19 +212,20 @@ class BatchOrders:
     def of(self, jobs: Sequence[Job], first: int, epochs: Sequence[int], most: int | None = None) -> Steps:
         """Return the jobs' steps: each job skips `first` epochs, then takes as many as `epochs` says for it.
 
-        They are cut after `most` steps. Networks without noise get keys that are all zero.
+        They are cut after `most` steps, and after a job's share of them. Networks without noise get keys that are all
+        zero.
         """
         orders = [self.order(job, first, count) for job, count in zip(jobs, epochs, strict=True)]
-        longest = max(map(len, orders))
-        places = np.full((longest, self.group, len(jobs), self.batch_size), -1)
-        noise = np.zeros((longest, self.group, len(jobs)), np.int64)
-        for column, (job, order, count) in enumerate(zip(jobs, orders, epochs, strict=True)):
-            places[: len(order), :, column] = order
+        taken = [ceil(job.work * len(order[:most]) * _BELOW) for job, order in zip(jobs, orders, strict=True)]
+        places = np.full((max(taken), self.group, len(jobs), self.batch_size), -1)
+        noise = np.zeros(places.shape[:3], np.int64)
+        for column, (job, order, count, some) in enumerate(zip(jobs, orders, epochs, taken, strict=True)):
+            places[:some, :, column] = order[:some]
             if self.noisy:
                 rng = job.seeds.stream(f"noise of {self.purpose}", self.round, job.client)
                 keys = rng.integers(2**63, size=(first + count, len(order) // count, self.group))[first:]
-                noise[: len(order), :, column] = keys.reshape(-1, self.group)
-        return Steps(places[:most], noise[:most])
+                noise[:some, :, column] = keys.reshape(-1, self.group)[:some]
+        return Steps(places, noise)
 
     def masks(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
         """Return masks of each job's samples that train, and of those held out, (c, n_max) each."""

@@ -7,8 +7,8 @@ source               what follows it
 ``partition``        who holds which samples: the partition, test and validation samples, new clients
 ``initial weights``  the network, clients' own networks, the parts that a method composes weights of, and what a method
                      draws before the first round (``federation.rng``): a gate, a random split of units
-``participants``     what the server draws in a round: who takes part, and what a method draws there (``update.rng``);
-                     who attacks, and what attackers draw
+``participants``     what the server draws in a round: who takes part, drops out or is slow, and what a method draws
+                     there (``update.rng``); who attacks, and what attackers draw
 ``batches``          what clients draw: the order of samples in local training, warm-up and tuning, the noise of
                      dropout, the samples that a method keeps from training (``Method.held_out``), and what a random
                      compression of uploads draws
@@ -30,7 +30,7 @@ SOURCES = ("data", "partition", "initial weights", "participants", "batches")
 #: The source of every purpose that the engine draws for (see `fedstat._random.stream`).
 _SOURCE_OF = {
     **dict.fromkeys(("initial weights", "client weights", "parts", "client parts", "method"), "initial weights"),
-    **dict.fromkeys(("participants", "server", "attackers", "attack"), "participants"),
+    **dict.fromkeys(("participants", "attendance", "server", "attackers", "attack"), "participants"),
     **dict.fromkeys(("held out", "compression"), "batches"),
     **{
         f"{noise}{warmup}{purpose}": "batches"

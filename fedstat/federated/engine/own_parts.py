@@ -19,22 +19,14 @@ import torch
 from torch import Tensor
 
 from fedstat.data import Clients, Samples
+from fedstat.federated.attendance import Attendance, Attended
 from fedstat.federated.client.local import Learner, Phase, Training
 from fedstat.federated.client.losses import LossName
 from fedstat.federated.client.network import Network, Params, rounds_to_tf32
 from fedstat.federated.client.samples import StackedSamples
+from fedstat.federated.engine.exchange_laws import try_aggregator, try_attack, try_attendance, try_compression
 from fedstat.federated.engine.executor import Executor, ExecutorName, Stacked
-from fedstat.federated.engine.laws import (
-    BrokenLaw,
-    check_statistics,
-    try_aggregator,
-    try_attack,
-    try_compression,
-    try_loss,
-    try_metric,
-    try_optimizer,
-    try_schedule,
-)
+from fedstat.federated.engine.laws import BrokenLaw, check_statistics, try_loss, try_metric, try_optimizer, try_schedule
 from fedstat.federated.engine.rehearsal import (
     DRAWS,
     Refused,
@@ -106,6 +98,24 @@ def rehearse_parts(
                 "auto",
             )
     return executor
+
+
+def rehearse_attendance(attendance: Attendance, replicates: Iterable[Replicate]) -> None:
+    """Try an attendance on the clients of every seed; fedstat's own may not fit them either.
+
+    Raises
+    ------
+    ValueError
+        If it breaks a law, or says that it does not fit.
+    """
+    if isinstance(attendance, type):
+        raise ValueError(
+            f"participation must be a number or an attendance such as fs.attendance.Poisson(0.3), got {attendance!r}."
+        )
+    with aside(torch.device("cpu")):
+        for clients in {len(replicate.clients) for replicate in replicates}:
+            law = partial(try_attendance, copy.deepcopy(attendance), clients)
+            _obeys(f"participation {type(attendance).__name__}", law, "auto")
 
 
 def rehearse_metrics(metrics: Mapping[str, Metric], replicate: Replicate) -> None:
@@ -306,7 +316,7 @@ def _check_ends(run: Run, ids: np.ndarray, start: Params, phases: tuple[Phase, .
             "keep anything in attributes; what lasts belongs to the state or to leaves in a slot."
         )
     try:
-        run.aggregate(0, ids, start, ends)
+        run.aggregate(0, Attended(ids), start, ends)
         models = run.method.models(run.state, torch.from_numpy(ids), run.federation)
         offered = {estimand: model.params for estimand, model in models.items()}
         x = run.network.inputs(run.route.samples.row(0)[0])

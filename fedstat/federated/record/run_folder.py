@@ -53,8 +53,8 @@ _FURTHER = rf"clients/[0-9]+(-kept)?(-unsent)?/index\.json|({'|'.join([*_TABLES,
 _CONFIG: dict[str, type | tuple[type, ...]] = {
     "methods": dict, "training": dict, "classes": dict, "clients": dict, "fingerprint": dict, "code": dict,
     "seeds": list, "vary": list, "model": (str, dict), "dtype": str, "device": str, "executor": str, "loss": str,
-    "plan": str, "participation": float, "rounds": int, "rounds_asked": int, "finished": bool, "evaluated": list,
-    "validate": bool,
+    "plan": str, "participation": (float, dict, str), "rounds": int, "rounds_asked": int, "finished": bool,
+    "evaluated": list, "validate": bool,
 }  # fmt: skip
 
 

@@ -156,7 +156,10 @@ def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 def _participants(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     shares = [config.get("participation") for config in (first, second)]
-    return "" if shares[0] == shares[1] else f"shares of clients in a round of {shares[0]} and {shares[1]}"
+    codes = [config.get("attendance_code") for config in (first, second)]
+    if shares[0] != shares[1]:
+        return f"shares of clients in a round of {shares[0]} and {shares[1]}"
+    return "" if codes[0] == codes[1] else f"clients in a round by other code of {shares[0]}"
 
 
 def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:

@@ -128,6 +128,11 @@ def scaled(loss):
 '''
 
 
+def test_partial_work_has_the_same_bits():
+    how = {"participation": fs.attendance.Stragglers(fs.attendance.Dropout(1.0, 0.2), 0.6, (0.1, 0.6))}
+    assert_same_bits(*(run(fs.methods.FedPer(), 2, **how, executor=executor) for executor in ("auto", "ray")))
+
+
 def test_own_code_reaches_the_workers_and_its_errors_come_back(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     mine = fs.methods.find(f"{tmp_path / 'mine.py'}:Wild")
