@@ -43,6 +43,7 @@ from fedstat.federated.client.optimizers import OPTIMIZERS
 from fedstat.federated.compression import COMPRESSIONS
 from fedstat.federated.engine.executor import check_executor
 from fedstat.federated.engine.ray import RayExecutor
+from fedstat.federated.mechanisms import MECHANISMS
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
 from fedstat.federated.server import SERVER_OPTIMIZERS
 from fedstat.inference import AnalysisPlan
@@ -61,6 +62,7 @@ _OF_METHODS: dict[str, Mapping[str, Any]] = {
     "server": SERVER_OPTIMIZERS,
     "aggregator": AGGREGATORS,
     "compression": COMPRESSIONS,
+    "mechanism": MECHANISMS,
 }
 #: The keys under which Python code may be named.
 _NAMED = re.compile(

@@ -25,10 +25,11 @@ from fedstat.federated.compression import compressed
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import COLUMNS
+from fedstat.federated.mechanisms import check_messages
 from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, weighed
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
-from fedstat.federated.route import Equipment, Route
+from fedstat.federated.route import Equipment, Route, overrides
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 
@@ -259,17 +260,20 @@ def check_size(label: str, method: Method, network: Network, clients: int) -> No
 
 
 def check_server(method: Method, state: State) -> None:
-    """Refuse by the method's name an optimiser, aggregator or compression that has nothing to work on."""
-    name, masks = type(method).__name__, state.shared
+    """Refuse by its name a method that has no place for its optimiser, aggregator, compression or mechanism."""
+    name, masks, rule = type(method).__name__, state.shared, method.mechanism or method.aggregator
     if all(leaf in masks and not masks[leaf].any() for leaf in state.server):
         raise ValueError(
-            f"{name} shares nothing, so that server, aggregator and compression have no effect; leave them out."
+            f"{name} shares nothing, so that server, aggregator, compression and mechanism have no effect; leave them "
+            "out."
         )
     aggregates = next(cls for cls in type(method).__mro__ if "aggregate" in vars(cls))
-    if method.aggregator is not None and not vars(aggregates).get("averages", False):
-        raise ValueError(f"{name} aggregates in a way of its own, which has no place for {method.aggregator!r}.")
-    if method.aggregator is not None and any(len(mask) > 1 for mask in masks.values()):
-        raise ValueError(f"{method.aggregator!r} needs clients that share the same elements, which {name}'s do not.")
+    if rule is not None and not vars(aggregates).get("averages", False):
+        raise ValueError(f"{name} aggregates in a way of its own, which has no place for {rule!r}.")
+    if rule is not None and any(len(mask) > 1 for mask in masks.values()):
+        raise ValueError(f"{rule!r} needs clients that share the same elements, which {name}'s do not.")
+    if method.mechanism is not None:
+        check_messages(method.mechanism, name, [s for s in ("upload", "prelude") if overrides(method, s)], state)
 
 
 def check_participants(method: Method, clients: int, participation: float) -> None:
@@ -289,7 +293,7 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
     with products(tf32=equipment.tf32):
         state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
-    if method.server is not None or method.aggregator is not None or method.compression is not None:
+    if any(part is not None for part in (method.server, method.aggregator, method.compression, method.mechanism)):
         check_server(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
     return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))

@@ -101,6 +101,7 @@ def check_history(found: pd.DataFrame, played: list[Round]) -> None:
             for name in ("FedAvg", "FedPer", "FedSplit", "SCAFFOLD", "FedNova")
             for codec in (fs.compression.QSGD(3), fs.compression.TopK(0.3))
         ),
+        ("FedPer", {"weighting": "uniform", "mechanism": fs.mechanisms.Gaussian(clip=0.05, noise=0)}),
     ],
 )
 def test_every_method_equals_the_simulation_or_is_refused_by_name(

@@ -25,6 +25,7 @@ from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.compression import Compression
 from fedstat.federated.engine.executor import ExecutorName
 from fedstat.federated.engine.rehearsal import differ, generators, same
+from fedstat.federated.mechanisms import Mechanism, released
 from fedstat.federated.metrics import Metric
 
 
@@ -267,6 +268,48 @@ def _check_declared(compression: Compression, x: np.ndarray, draws: int) -> None
     for law, bound in (("variance", laws.get("variance")), ("contraction", 1 - laws.get("contraction", -np.inf))):
         if bound is not None and least > bound * square + rounding:
             raise BrokenLaw(law, f"the mean squared error is {errors.mean() / square:.3g} |x|^2, declared {bound:.3g}.")
+
+
+def try_mechanism(mechanism: Mechanism) -> None:
+    """Check a mechanism of differential privacy on a few made-up changes, some of them as bad as can be.
+
+    Raises
+    ------
+    BrokenLaw
+        For the first law that it breaks.
+    """
+    draws, device, far = np.random.default_rng(0), torch.device("cpu"), mechanism.clip * torch.ones(6).double()
+
+    def outcome(changes: Tensor) -> Any:
+        return _called("it", released, mechanism, changes, changes.shape[-2], np.random.default_rng(1))
+
+    for m in (1, 5):
+        changes = mechanism.clip * torch.from_numpy(draws.normal(size=(2, m, 6)))
+        given, before = changes.clone(), generators(device)
+        found, sent = outcome(given), _called("it", mechanism.send, given, m, np.random.default_rng(1))
+        for what, one, shape in (("send", sent, (2, m, 6)), ("combine", found, (2, 6))):
+            if not isinstance(one, Tensor) or one.shape != shape:
+                got = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else type(one).__name__
+                raise BrokenLaw("shape", f"{what} must return shape {shape} for changes (2, {m}, 6), got {got}.")
+            if not one.isfinite().all():
+                raise BrokenLaw("finite", f"of finite changes {what} makes infinite or undefined numbers.")
+        if not torch.equal(given, changes):
+            raise BrokenLaw("untouched", "it writes into the changes that it is given.")
+        if before != generators(device) or not torch.equal(found, outcome(given)):
+            raise BrokenLaw("repeat", "its outcome differs under the same rng, or it draws from another.")
+        none, most = changes[0].clone(), 1 + 1e-9
+        none[0] = 0
+        ends = [
+            outcome(torch.cat([bad[None], none[1:]])) for bad in (far, -far, 1e9 * far, -1e9 * far, far * torch.inf)
+        ]
+        moved = max(float((end - outcome(none)).norm()) for end in ends) * m / mechanism.clip
+        apart = max(float((a - b).norm()) for a in ends for b in ends) * m / mechanism.clip
+        if not (moved <= most and apart <= 2 * most):
+            raise BrokenLaw(
+                "influence",
+                f"one of {m} participants moves it by {moved:.3g} times clip / {m} from where zeros in its place leave "
+                f"it, and by {apart:.3g} times that from where another change does; 1 and 2 are the most.",
+            )
 
 
 def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params], tolerance: float = 1e-8) -> None:

@@ -31,6 +31,7 @@ from fedstat.federated.engine.laws import (
     try_attack,
     try_compression,
     try_loss,
+    try_mechanism,
     try_metric,
     try_optimizer,
     try_schedule,
@@ -99,6 +100,8 @@ def rehearse_parts(
                 _obeys(f"aggregator {type(aggregator).__name__}", partial(try_aggregator, aggregator), "auto")
             if codec is not None and is_own(codec):
                 _obeys(f"compression {type(codec).__name__}", partial(try_compression, codec), "auto")
+            if (mechanism := copy.deepcopy(method.mechanism)) is not None and is_own(mechanism):
+                _obeys(f"mechanism {type(mechanism).__name__}", partial(try_mechanism, mechanism), "auto")
         if replicate.attack is not None and is_own(replicate.attack):
             _obeys(
                 f"attack {type(replicate.attack).__name__}",
