@@ -118,11 +118,10 @@ def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, del
 def said(config: Mapping[str, Any]) -> list[str]:
     """Say what epsilon each method of a configuration comes to; nothing where none has a mechanism."""
     methods = config.get("methods", {})
-    if not any(isinstance(spec, Mapping) and spec.get("mechanism") for spec in methods.values()):
-        return []
+    named = {label: spec.get("mechanism") if isinstance(spec, Mapping) else None for label, spec in methods.items()}
     lines, hidden = [], False
-    for label, spec in methods.items():
-        if spec.get("mechanism") is None:
+    for label, mechanism in named.items() if any(named.values()) else ():
+        if mechanism is None:
             lines.append(f"{label}: epsilon is infinite, for it has no mechanism")
             continue
         try:

@@ -68,7 +68,7 @@ def audit(
     *,
     clients: int,
     rounds: int,
-    participation: Any = 1.0,
+    participation: float = 1.0,
     delta: float | None = None,
     confidence: float = 0.95,
     trials: int = 10_000,
@@ -120,6 +120,7 @@ def audit(
     clients, rounds, trials = whole("clients", clients, 1), whole("rounds", rounds, 1), whole("trials", trials, 4)
     delta = min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
     alpha = 1 - number("confidence", confidence, "(0, 1)")
+    participation = number("participation", participation, "(0, 1]")
     replaced = len(participants(0, 0, clients, participation)) < clients
     inside, outside = (
         _scores(mechanism, clients, rounds, participation, trials, sign, stream(seed, "audit", k))
@@ -133,7 +134,7 @@ def audit(
 
 
 def _scores(
-    mechanism: Mechanism, clients: int, rounds: int, participation: Any, trials: int, sign: int,
+    mechanism: Mechanism, clients: int, rounds: int, participation: float, trials: int, sign: int,
     rng: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
     """Return what each trial's rounds release in the direction of the canary, which is client 0, summed."""

@@ -138,6 +138,23 @@ def normed():
     return nn.Sequential(nn.Flatten(), nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
 
 
+def test_the_server_sees_what_the_mechanism_has_a_client_send():
+    """At the client cut and with its share of the noise; at the server as it is."""
+    look, network = fs.privacy.Look(client=2, batch=5), fs.models.mlp(3, 40, 2)
+
+    def seen(mechanism):
+        method = fs.FedAvg(weighting="uniform", mechanism=mechanism)
+        (found,) = fs.privacy.observe(method, network, vector_clients(9), TRAINING, look, dtype="float64")
+        return torch.cat([leaf.flatten() for leaf in found.update.values()])
+
+    plain = seen(None)
+    assert plain.norm() > 0.01
+    torch.testing.assert_close(seen(Gaussian(0.01, 3.0)), plain, rtol=0, atol=1e-15)
+    torch.testing.assert_close(seen(Gaussian(0.01, 0, at="client")), plain * 0.01 / plain.norm(), rtol=0, atol=1e-12)
+    noise = seen(Gaussian(0.01, 30.0, at="client")) - plain * 0.01 / plain.norm()
+    assert abs(float(noise.std()) / (30 * 0.01 / 9**0.5) - 1) < 4 / (2 * len(noise)) ** 0.5
+
+
 class Talkative(fs.Method):
     """Sends more than its change."""
 
