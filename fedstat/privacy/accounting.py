@@ -78,7 +78,8 @@ def account(result: Result, delta: float | None = None) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        If there is no account for a mechanism or for how participants were drawn.
+        If there is no account for a mechanism or for how participants were drawn, or if clients attacked the run: what
+        they send may follow what the others do, whose influence it multiplies.
     ImportError
         If dp-accounting is missing.
 

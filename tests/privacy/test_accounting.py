@@ -151,6 +151,13 @@ def test_the_account_is_of_what_the_run_did(tmp_path):
         assert fs.privacy.account(loaded, delta=1e-6).equals(table)
 
 
+def test_under_an_attack_there_is_no_account(tmp_path):
+    result, _ = results(tmp_path, attack=fs.attacks.ALittle(share=0.25))
+    with pytest.raises(ValueError, match="no account under an attack: what attackers send may follow what others do"):
+        fs.privacy.account(result)
+    assert "private: epsilon is not known; no account under an attack" in repr(result)
+
+
 def test_rounds_after_an_early_stop_are_not_counted():
     rng = np.random.default_rng(0)
     x, y, client = rng.normal(size=(120, 3)), rng.integers(2, size=120), np.arange(120) % 6
