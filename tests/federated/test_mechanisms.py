@@ -165,7 +165,7 @@ class Talkative(fs.Method):
 @pytest.mark.parametrize(
     ("method", "model", "words"),
     [
-        (fs.Local, MODEL, "Local shares nothing, so that server, aggregator and mechanism have no effect"),
+        (fs.Local, MODEL, "Local shares nothing, so that server, aggregator, compression and mechanism have no effect"),
         (fs.methods.SCAFFOLD, MODEL, "SCAFFOLD aggregates in a way of its own, which has no place for Gaussian"),
         (fs.methods.FedNova, MODEL, "FedNova aggregates in a way of its own"),
         (fs.methods.FedAMP, MODEL, "FedAMP shares nothing"),
@@ -194,6 +194,7 @@ def test_personal_statistics_and_masks_are_no_obstacle_but_masks_that_differ_are
     [
         (lambda: fs.FedAvg(mechanism=Gaussian(1.0, 1.0)), 'weighting must be "uniform" beside a mechanism.*"?samples'),
         (lambda: private(aggregator=fs.aggregators.Median()), "aggregator must be None beside a mechanism"),
+        (lambda: private(compression=fs.compression.TopK(0.1)), "compression must be None beside a mechanism"),
         (lambda: fs.FedAvg(weighting="uniform", mechanism=Gaussian), "mechanism must be one such as"),
         (lambda: fs.FedAvg(weighting="uniform", mechanism=fs.aggregators.Median()), "mechanism must be one such as"),
         (lambda: Gaussian(clip=0, noise=1), r"clip must be a number in \(0, inf\)"),
