@@ -19,7 +19,7 @@ import fedstat
 PACKAGES = (
     "federated", "methods", "models", "data", "parameterization", "inference", "report", "testing", "experiment",
     "claims", "factor", "ntk", "theory", "export", "privacy", "metrics", "schedules", "server", "aggregators",
-    "attacks", "attendance", "compression",
+    "attacks", "attendance", "compression", "mechanisms",
 )  # fmt: skip
 
 

@@ -23,16 +23,8 @@ from fedstat.data.arrays import coded
 from fedstat.data.datasets.base import Dataset
 from fedstat.data.files import read_arrays, read_csv
 from fedstat.experiment import config, dealing
-from fedstat.experiment.parsing import (
-    FACTS,
-    executor,
-    make_attack,
-    make_method,
-    metrics,
-    network,
-    participation,
-    transformer,
-)
+from fedstat.experiment.making import make_attack, make_method, participation
+from fedstat.experiment.parsing import FACTS, executor, metrics, network, transformer
 from fedstat.federated import Method
 from fedstat.federated.attacks import Attack
 from fedstat.federated.attendance import Attendance

@@ -52,6 +52,8 @@ Above the tables
                         "bulyan" or "clipped-mean" of `fedstat.aggregators`, with options (the weighted mean)
     compression         how uploads are compressed: "half", "qsgd", "rand-k", "top-k" or "sign" of
                         `fedstat.compression`, with options such as ``{ name = "top-k", share = 0.01 }`` (not at all)
+    mechanism           how clients' changes are made differentially private: "gaussian" of `fedstat.mechanisms`, with
+                        options, beside ``weighting = "uniform"`` (not at all)
     training            what differs from ``[training]`` for this method, such as ``{ lr = 0.01 }`` (nothing)
     grid                values to choose from by ``[tune]``, such as ``{ penalty = [0.1, 1.0] }`` (none)
 

@@ -14,18 +14,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 from torch import nn
 
 import fedstat as fs
-from fedstat._checks import number
 from fedstat._user_code import NOT_RUN, load_object, no_user_code
 from fedstat.data import datasets
 from fedstat.data.prepare import transformer_of
 from fedstat.experiment.config import Choice, Evaluation, Experiment, General, MethodChoice, Source, Tune
 from fedstat.experiment.dealing import AnyDealing
 from fedstat.experiment.keys import changed, dotted
+from fedstat.experiment.making import OF_METHODS, Named, made_of, make_attack, make_method, participation
 from fedstat.experiment.validation import (
     OWN,
     Table,
@@ -37,17 +37,12 @@ from fedstat.experiment.validation import (
     toml_key,
     validated,
 )
-from fedstat.federated import Method, Patience, Training
-from fedstat.federated.aggregators import AGGREGATORS
-from fedstat.federated.attacks import ATTACKS, Attack, check_attack
-from fedstat.federated.attendance import ATTENDANCES, Attendance
+from fedstat.federated import Patience, Training
 from fedstat.federated.client import schedules
 from fedstat.federated.client.optimizers import OPTIMIZERS
-from fedstat.federated.compression import COMPRESSIONS
 from fedstat.federated.engine.executor import check_executor
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
-from fedstat.federated.server import SERVER_OPTIMIZERS
 from fedstat.inference import AnalysisPlan
 from fedstat.tuning.grid import Grid, place_of
 
@@ -59,17 +54,11 @@ _PARTS: dict[str, Mapping[str, Any]] = {
     "schedule": {"cosine": schedules.Cosine, "warmup": schedules.Warmup, "milestones": schedules.Milestones},
     "loss": {},
 }
-#: Options of methods that name an object.
-_OF_METHODS: dict[str, Mapping[str, Any]] = {
-    "server": SERVER_OPTIMIZERS,
-    "aggregator": AGGREGATORS,
-    "compression": COMPRESSIONS,
-}
 #: The keys under which Python code may be named.
 _NAMED = re.compile(
     rf"executor|(participation\.)+name|data\.prepare|(model|attack)\.name|evaluation\.metrics\.\d+"
-    rf"|method\.(.+)\.(name|{'|'.join(_OF_METHODS)})"
-    rf"|(method\.(.+)|tune)\.grid\.({'|'.join(_OF_METHODS)})\.\d+(\.name)?"
+    rf"|method\.(.+)\.(name|{'|'.join(OF_METHODS)})"
+    rf"|(method\.(.+)|tune)\.grid\.({'|'.join(OF_METHODS)})\.\d+(\.name)?"
     rf"|(method\.(.+)\.)?training\.({'|'.join(_PARTS)})(\.name)?"
 )
 
@@ -210,43 +199,6 @@ def parse(table: Table, folder: Path) -> Experiment:
     return experiment
 
 
-def make_method(choice: Choice, key: str = "method") -> Method:
-    """Return the method that a choice names, with its options.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method, or an option does not fit.
-    """
-    known = fs.methods.available()
-    if ":" not in choice.name and choice.name not in known:
-        raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
-    options, found = dict(choice.options), looked_up(key, fs.methods.find, choice.name)
-    given = {part: options.pop(part) for part in _OF_METHODS if part in options}
-    method = validated(found, options, key, ("name", *_OF_METHODS, "training", "grid"))
-    made = {}
-    for part, one in given.items():
-        named = validated(_Named, {"name": one} if isinstance(one, str) else one, f"{key}.{part}").choice
-        made[part] = _made(named, f"{key}.{part}", _OF_METHODS[part])
-    try:
-        return replace(method, **made)
-    except ValueError as error:  # begins with the name of a field
-        raise ValueError(f"{key}.{one_line(error)}") from None
-
-
-def make_attack(choice: Choice) -> Attack:
-    """Return the attack that a choice names, with its options.
-
-    Raises
-    ------
-    ValueError
-        If there is no such attack, or an option does not fit.
-    """
-    made: Attack = _made(choice, "attack", ATTACKS)
-    check_attack(made)
-    return made
-
-
 def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
     """Return the function that a choice names, and its arguments; facts about the data that are not given are None.
 
@@ -308,10 +260,10 @@ def _training(table: Table, rounds: int, at: str) -> tuple[Training, dict[str, A
         if isinstance(value, str) and (":" in value or (key == "schedule" and value in known)):
             value = {"name": value}
         if isinstance(value, dict):
-            choice = validated(_Named, value, f"{at}.{key}").choice
+            choice = validated(Named, value, f"{at}.{key}").choice
             if choice.name == "cosine":
                 choice = replace(choice, options={"rounds": rounds, **choice.options})
-            objects[key] = _made(choice, f"{at}.{key}", known)
+            objects[key] = made_of(choice, f"{at}.{key}", known)
             if objects[key] == schedules.Warmup():
                 raise ValueError(
                     f'{at}.{key}: "warmup" needs rounds or steps, as in {{ name = "warmup", rounds = 5 }}.'
@@ -380,20 +332,6 @@ def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid
     return Grid.of(method, training, values, None, None)
 
 
-def _made(choice: Choice, key: str, known: Mapping[str, Any]) -> Any:
-    """Return what a choice names: an object as it is, or a class with its options."""
-    if ":" not in choice.name and choice.name not in known:
-        raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
-    found = looked_up(key, load_object, choice.name) if ":" in choice.name else known[choice.name]
-    if isinstance(found, type):
-        return validated(found, choice.options, key, ("name",))
-    if choice.options:
-        raise ValueError(
-            f"{key}: {choice.name} is no class, and takes no options such as {next(iter(choice.options))}."
-        )
-    return found
-
-
 def _evaluation(evaluation: Evaluation, before: Table) -> Evaluation:
     """Check that there are such metrics, such a control, and rounds to evaluate after."""
     metrics(evaluation)
@@ -419,24 +357,6 @@ def metrics(evaluation: Evaluation) -> dict[str, Metric]:
         function = looked_up("evaluation.metrics", load_object, name) if ":" in name else BUILT_IN[name]
         chosen[name.rpartition(":")[2]] = function
     return looked_up("evaluation", choose_metrics, chosen)
-
-
-def participation(value: Any, key: str = "participation") -> float | Attendance:
-    """Return the share of clients that a configuration names, or the attendance.
-
-    Raises
-    ------
-    ValueError
-        If there is no such attendance, or an option does not fit.
-    """
-    if not isinstance(value, Mapping):
-        return number(key, value, "(0, 1]")
-    choice, inner = validated(_Named, value, key).choice, {}
-    if isinstance(base := choice.options.get("participation"), Mapping):
-        inner["participation"] = participation(base, f"{key}.participation")
-        choice = replace(choice, options={**choice.options, "participation": 1.0})
-    made = _made(choice, key, ATTENDANCES)
-    return replace(made, **inner) if inner else made
 
 
 def _participation(value: Any, before: Table) -> Any:
@@ -475,11 +395,11 @@ def _plan(table: Table, before: Table) -> AnalysisPlan | None:
     return plan
 
 
-def _model(table: _Named, before: Table) -> Choice:
+def _model(table: Named, before: Table) -> Choice:
     return _filled(table.choice, network(table.choice)[1])
 
 
-def _attack(table: _Named, before: Table) -> Choice:
+def _attack(table: Named, before: Table) -> Choice:
     made: Any = make_attack(table.choice)
     return table.choice if ":" in table.name else _filled(table.choice, asdict(made))
 
@@ -492,7 +412,7 @@ def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, Met
     for label, table in tables.items():
         try:
             made = asdict(make_method(table.choice, f"method.{toml_key(label)}"))
-            filled = _filled(table.choice, made | {part: table.choice.options.get(part) for part in _OF_METHODS})
+            filled = _filled(table.choice, made | {part: table.choice.options.get(part) for part in OF_METHODS})
             found[label] = MethodChoice(**vars(filled), training=table.training, grid=table.grid)
         except ValueError as error:
             problems.append(str(error))
@@ -522,22 +442,11 @@ def _told(check: Callable[[Any, Table], Any]) -> AfterValidator:
     return AfterValidator(checked)
 
 
-class _Named(BaseModel, extra="allow", strict=True):
-    """A table that names something; its further keys are options."""
-
-    name: str
-
-    @property
-    def choice(self) -> Choice:
-        """What is named, with its options."""
-        return Choice(name=self.name, options=self.model_extra or {})
-
-
-class _NamedMethod(_Named):
+class _NamedMethod(Named):
     """A table that names a method, with what is its own of training and tuning."""
 
-    training: dict[str, Any] = {}
-    grid: dict[str, Any] = {}
+    training: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -548,11 +457,11 @@ class _File(General):
     participation: Annotated[float | dict[str, Any], _told(_participation)] = 1.0
     data: Annotated[Source, _told(_source)]
     partition: AnyDealing
-    model: Annotated[_Named, _told(_model)]
+    model: Annotated[Named, _told(_model)]
     method: Annotated[dict[str, _NamedMethod], _told(_methods)]
     training: Annotated[dict[str, Any], _told(_trainings)]
     evaluation: Annotated[Evaluation, _told(_evaluation)] = field(default_factory=Evaluation)
-    attack: Annotated[_Named, _told(_attack)] | None = None
+    attack: Annotated[Named, _told(_attack)] | None = None
     tune: Tune | None = None
     stop: Patience | None = None
     plan: Annotated[dict[str, Any], _told(_plan)] | None = None

@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from secrets import randbits
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,7 +40,7 @@ from fedstat.export.packet import (
     sends_bits,
     unpack,
 )
-from fedstat.export.start import Asked, common_start, federation_of, own_view, take_seat, with_masks
+from fedstat.export.start import Asked, check_noise, common_start, federation_of, own_view, take_seat, with_masks
 from fedstat.federated.attendance import Attended
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params
@@ -176,7 +177,7 @@ class Server:
         counts, classes = self._counted(hellos)
         self._weights = counts
         seat = take_seat(self.model, self.seed, self.dtype, self.clients, classes)
-        self._seeds = seat.seeds
+        self._seeds, self._secret = seat.seeds, randbits(128)
         blind = federation_of(self.method, seat, self.training, None, None)
         self.network = blind.network
         known, warmups = common_start(self.method, blind), dict[int, Params]()
@@ -195,6 +196,7 @@ class Server:
             self._complete(replies, Ask.MASKS, 0, lambda _: None)
             known = with_masks(known, state.shared, self.clients)
         compare_starts(self.method, known, state)
+        check_noise(self.method, state)
         self._beliefs, self._common, self.round = (state,) * len(_FILLS), known.server, 0
 
     def requests(self) -> Packets:
@@ -440,6 +442,8 @@ class Server:
     def _update(self, ids: np.ndarray, start: Params, end: Params) -> Update:
         """Return an update as the simulation makes it (`fedstat.federated.rounds.Run.aggregate`)."""
         rng = self._seeds.stream("server", self.round)
+        if self.method.mechanism is not None:  # all clients know the seed, and could take its noise off
+            rng = np.random.default_rng([self._secret, self.round])
         return weighed(self.method, Attended(ids), self._weights, start, end, rng, self.network)
 
 

@@ -17,6 +17,7 @@ from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params, floating
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
+from fedstat.federated.composition import check_composition
 from fedstat.federated.method import Method, rows, stack
 from fedstat.federated.replicate import Replicate, networks
 from fedstat.federated.rounds import make_federation
@@ -150,3 +151,24 @@ def with_masks(state: State, masks: Params, clients: int) -> State:
 def own_view(start: Params, store: ClientStore, ids: Tensor) -> Params:
     """Return what clients `ids` know before a message comes, (m, ...): the common start, and what they keep."""
     return {**stack(start, len(ids)), **store.rows(ids)}
+
+
+def check_noise(method: Method, state: State) -> None:
+    """Refuse a mechanism that the method has no place for, or that needs more of clients than these do.
+
+    Raises
+    ------
+    Unfit
+        If the clients would add the noise: a reply that is left out would take its share along.
+    ValueError
+        As `fedstat.federate` does.
+    """
+    if method.mechanism is None:
+        return
+    check_composition(method, state)
+    if getattr(method.mechanism, "at", None) != "server":
+        raise refusal(
+            method,
+            f"{method.mechanism!r} relies on what every client adds, and a reply may be left out; take one whose noise "
+            'the server adds (at="server")',
+        )

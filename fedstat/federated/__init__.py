@@ -1,6 +1,6 @@
 """The engine: stacked clients, local training, the round loop, results."""
 
-from fedstat.federated import aggregators, attacks, attendance, compression, metrics, server
+from fedstat.federated import aggregators, attacks, attendance, compression, mechanisms, metrics, server
 from fedstat.federated.client import schedules
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, build, parameterize
@@ -62,6 +62,7 @@ __all__ = [
     "federate",
     "in_slot",
     "load",
+    "mechanisms",
     "metrics",
     "newcomers",
     "parameterize",

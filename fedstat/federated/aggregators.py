@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.federated.client.network import Params
+from fedstat.federated.mechanisms import Mechanism, released
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
 
@@ -242,7 +243,7 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
 }
 
 
-def heard(aggregator: Aggregator, state: State, update: Update) -> Update:
+def heard(rule: Aggregator | Mechanism, state: State, update: Update) -> Update:
     """Return the update with every participant's change replaced by the rule's outcome, which is then their mean.
 
     The rule sees the changes of all shared weights; running statistics, which would outweigh them, come to their
@@ -258,10 +259,14 @@ def heard(aggregator: Aggregator, state: State, update: Update) -> Update:
     shared = {n: mask.expand_as(state.server[n]) for n, mask in masks.items() if mask.any()}
     weights, running = ({n: shared[n] for n in shared if is_statistic(n) == kind} for kind in (False, True))
     changes, weight = changes_of(update, weights), update.weight.double().clone()
-    found = aggregator(changes, weight)
+    match rule:
+        case Mechanism():
+            found = released(rule, changes, len(changes), update.rng)
+        case _:
+            found = rule(changes, weight)
     if not isinstance(found, Tensor) or found.shape != changes.shape[1:]:
         got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-        raise ValueError(f"{aggregator!r} must return one change, of shape {tuple(changes.shape[1:])}, got {got}.")
+        raise ValueError(f"{rule!r} must return one change, of shape {tuple(changes.shape[1:])}, got {got}.")
     if running:
         medians = Median()(changes_of(update, running), weight)
         update = changed(update, running, medians.expand(len(weight), -1))

@@ -89,7 +89,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     --------
     >>> import fedstat as fs
     >>> print(fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)))  # doctest: +ELLIPSIS
-    FedPer(weighting='samples', server=None, aggregator=None, compression=None, layers=None) (made-up inputs)
+    FedPer(weighting='samples', server=None, aggregator=None, ..., layers=None) (made-up inputs)
     <BLANKLINE>
              leaf shape holder  up  down
     hidden.weight   3x4 server  48    48

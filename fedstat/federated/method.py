@@ -64,14 +64,16 @@ from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.codec import Message, Selected
 from fedstat.federated.compression import Compression
 from fedstat.federated.means import step_to_mean
+from fedstat.federated.mechanisms import Mechanism, check_mechanism
 from fedstat.federated.server import ServerOptimizer, served
+from fedstat.federated.slots import check_masks
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
 
 #: Folders whose files no user wrote.
 _INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (torch.__file__, Path(__file__).parent))
-#: How many leaves a message lists.
-_LISTED = 8
+#: How many leaves a message lists, and what they are.
+_LISTED, _LEAVES = 8, "a dict of tensors by leaf"
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -88,7 +90,8 @@ class Method:
     engine keeps from training for the method's own use, ``batches`` the number of batches that one step takes, and
     ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated. ``label`` is what runs and
     tables call the method where its papers' name cannot be a class's. A class with an
-    ``aggregate`` of its own takes an aggregator if it says ``averages = True``: it does no more than average changes.
+    ``aggregate`` of its own takes an aggregator or a mechanism if it says ``averages = True``: it does no
+    more than average changes.
 
     Parameters
     ----------
@@ -101,6 +104,8 @@ class Method:
         How participants' changes become one, such as ``fs.aggregators.Krum(f=2)``; by default their mean by p_k.
     compression : Compression, optional
         How uploads are compressed, such as ``fs.compression.TopK(0.01)``; by default numbers travel as they are.
+    mechanism : Mechanism, optional
+        How changes are made differentially private, such as ``fs.mechanisms.Gaussian(clip=1.0, noise=1.0)``.
 
     Examples
     --------
@@ -119,6 +124,7 @@ class Method:
     server: ServerOptimizer | None = None
     aggregator: Aggregator | None = None
     compression: Compression | None = None
+    mechanism: Mechanism | None = None
 
     label: ClassVar[str] = ""
     example: ClassVar[Mapping[str, Any]] = {}
@@ -147,6 +153,8 @@ class Method:
             raise ValueError(f"aggregator must be a rule such as fs.aggregators.Krum(f=2), got {self.aggregator!r}.")
         if isinstance(self.compression, type) or not isinstance(self.compression, Compression | None):
             raise ValueError(f"compression must be a codec such as fs.compression.QSGD(7), got {self.compression!r}.")
+        if self.mechanism is not None:
+            check_mechanism(self.mechanism, self.weighting, self.aggregator, self.compression)
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Return the network with its weights built from parts; by default they stay plain."""
@@ -165,8 +173,10 @@ class Method:
 
     def init(self, network: Network, federation: Federation) -> State:
         """Return the state before the first round: server and clients start alike."""
-        server, shared = self.leaves(network, federation), self.shared(network, federation)
-        _check_masks(type(self).__name__, shared, server, len(federation.clients))
+        server = returned(self, "leaves", self.leaves(network, federation), Mapping, _LEAVES)
+        shared = returned(self, "shared", self.shared(network, federation), Mapping, _LEAVES)
+        if shared:
+            check_masks(type(self).__name__, shared, server, len(federation.clients))
         kept = {name: leaf for name, leaf in server.items() if name in shared and not shared[name].all()}
         clients = ClientStore.filled(kept, len(federation.clients)) if kept else ClientStore.empty()
         return State(server, clients, shared)
@@ -352,27 +362,6 @@ def naming(method: Method, step: str, when: str, leaves: Params, *, stacked: boo
         ) from None
 
 
-def _check_masks(of: str, shared: Params, server: Params, clients: int) -> None:
-    """Refuse masks that are no masks of stacked leaves, of `clients` rows or of one that stands for all."""
-    for step, value in (("leaves", server), ("shared", shared)):
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{of}.{step} must return a dict of tensors by leaf, got {type(value).__name__}.")
-    if unknown := shared.keys() - server.keys():
-        raise ValueError(f"shared names unknown leaves {sorted(unknown)}; leaves are {', '.join(server)}.")
-    for name, mask in shared.items():
-        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
-            got = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else repr(mask)
-            raise ValueError(f"{of}.shared: the mask of {name} must be a tensor of bool, got {got}.")
-        shape = tuple(server[name].shape)
-        fits = mask.dim() == len(shape) + 1 and mask.shape[0] in (1, clients)
-        if not fits or any(n not in (1, m) for n, m in zip(mask.shape[1:], shape, strict=True)):
-            hint = "; put mask[None] for one mask that all clients share" if mask.dim() == len(shape) else ""
-            raise ValueError(
-                f"{of}.shared: the mask of {name} has shape {tuple(mask.shape)}; it must have a client axis first, of "
-                f"length 1 or {clients}, and then fit {shape}{hint}."
-            )
-
-
 def written_out(step: Step) -> Step:
     """Mark a step that repeats `Method`'s own for the reader, so that `own_steps` does not count it."""
     vars(step)["written_out"] = True
@@ -380,14 +369,14 @@ def written_out(step: Step) -> Step:
 
 
 def aggregated(method: Method, state: State, update: Update) -> State:
-    """Return the state after a round: a method's step between its aggregator and its server's optimiser.
+    """Return the state after a round: a method's step between its aggregator or mechanism and its server's optimiser.
 
     With fewer participants than the aggregator needs the round counts, and nothing moves.
     """
-    if method.aggregator is not None:
-        if len(update.ids) < getattr(method.aggregator, "fewest", 1):
+    if (rule := method.mechanism or method.aggregator) is not None:
+        if len(update.ids) < getattr(rule, "fewest", 1):
             return replace(state, round=state.round + 1)
-        update = heard(method.aggregator, state, update)
+        update = heard(rule, state, update)
     after = method.aggregate(state, update)
     return after if method.server is None else served(method.server, state, after, method.taken_over)
 

@@ -226,7 +226,9 @@ def _rehearsed(
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
         parts: list[Any] = [part for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)]
-        parts += [replicate.attack, *(p for m in methods.values() for p in (m.server, m.aggregator, m.compression))]
+        parts.append(replicate.attack)
+        for m in methods.values():
+            parts += [m.server, m.aggregator, m.compression, m.mechanism]
         if any(map(is_own, parts)):
             name = rehearse_parts(trained.values(), methods.values(), replicate, name)
         for label, method in methods.items():

@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import nn
 
-from fedstat.federated import aggregators, attacks, attendance, compression, server
+from fedstat.federated import aggregators, attacks, attendance, compression, mechanisms, server
 from fedstat.federated.client import optimizers, schedules
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
 
 #: Where arguments of a run lie whose descriptions are rebuilt, beside methods.
-_MODULES = {module.__name__ for module in (server, aggregators, attacks, attendance, compression)}
+_MODULES = {module.__name__ for module in (server, aggregators, attacks, attendance, compression, mechanisms)}
 
 
 def revived_method(spec: Any) -> Any:

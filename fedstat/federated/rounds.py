@@ -271,7 +271,7 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
     with products(tf32=equipment.tf32):
         state = method.init(federation.network, federation) if state is None else state
     state = on_device(returned(method, "init", state, State, "a State"), str(federation.network.device))
-    if method.server is not None or method.aggregator is not None or method.compression is not None:
+    if any(part is not None for part in (method.server, method.aggregator, method.compression, method.mechanism)):
         check_composition(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
     return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))

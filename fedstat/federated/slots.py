@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import torch
+from torch import Tensor
 
 from fedstat.federated.client.network import Network, Params
 
@@ -29,6 +30,24 @@ def share_all_but(network: Network, personal: Collection[str]) -> Params:
         for name, shape in network.shapes.items()
         if name in personal
     }
+
+
+def check_masks(of: str, shared: Params, server: Params, clients: int) -> None:
+    """Refuse masks that are no masks of stacked leaves, of `clients` rows or of one that stands for all."""
+    if unknown := shared.keys() - server.keys():
+        raise ValueError(f"shared names unknown leaves {sorted(unknown)}; leaves are {', '.join(server)}.")
+    for name, mask in shared.items():
+        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
+            got = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else repr(mask)
+            raise ValueError(f"{of}.shared: the mask of {name} must be a tensor of bool, got {got}.")
+        shape = tuple(server[name].shape)
+        fits = mask.dim() == len(shape) + 1 and mask.shape[0] in (1, clients)
+        if not fits or any(n not in (1, m) for n, m in zip(mask.shape[1:], shape, strict=True)):
+            hint = "; put mask[None] for one mask that all clients share" if mask.dim() == len(shape) else ""
+            raise ValueError(
+                f"{of}.shared: the mask of {name} has shape {tuple(mask.shape)}; it must have a client axis first, of "
+                f"length 1 or {clients}, and then fit {shape}{hint}."
+            )
 
 
 def is_statistic(leaf: str) -> bool:

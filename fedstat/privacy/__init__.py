@@ -1,7 +1,12 @@
-"""Reconstruct clients' inputs from what they send: gradient inversion, and how close it comes.
+"""What clients' messages give away: gradient inversion, and differential privacy with its account and an audit.
 
-The threat model
-----------------
+Differential privacy
+--------------------
+`account` says what epsilon the runs of a result come to, `spent` what one would; `audit` tries to tell from outcomes
+whether a client took part, and returns the epsilon that this contradicts. The mechanisms are `fedstat.mechanisms`.
+
+The threat model of gradient inversion
+--------------------------------------
 The attacker is the server, honest but curious: it follows the protocol, and looks at the messages of one client in one
 round (`fedstat.federated.codec`; nothing is averaged with other clients first).
 
@@ -29,20 +34,28 @@ The attacks
   a unit's weights over that by its bias is the sample. It needs no search, and no leaf that comes after the layer.
 """
 
+from fedstat._account import Spent
+from fedstat.privacy.accounting import account, spent
+from fedstat.privacy.auditing import Audit, audit
 from fedstat.privacy.inverting import Reconstruction, invert
 from fedstat.privacy.labels import infer_label
 from fedstat.privacy.observing import Look, Observation, observe
 from fedstat.privacy.quality import match, psnr, psnr_printed, ssim
 
 __all__ = [
+    "Audit",
     "Look",
     "Observation",
     "Reconstruction",
+    "Spent",
+    "account",
+    "audit",
     "infer_label",
     "invert",
     "match",
     "observe",
     "psnr",
     "psnr_printed",
+    "spent",
     "ssim",
 ]

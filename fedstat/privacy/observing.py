@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedstat._checks import check_fields, whole
 from fedstat.data import Clients
+from fedstat.federated.aggregators import heard
 from fedstat.federated.client.local import Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
 from fedstat.federated.client.optimizers import SGD
@@ -162,8 +163,9 @@ def observe(
     At each look the client's round is played apart, from the state that training has reached. Phases that move nothing
     which the client sends (FedDecomp's first, which trains tau) run in full, as training has them. Of the phase that
     moves the sent leaves the client takes ``look.steps`` steps of ``look.batch`` samples, the first of its shuffled
-    samples: looks of 4 times 1 and 1 times 4 are about the same samples. Then it sends its message, which is encoded
-    and decoded by `fedstat.federated.codec`. Training goes on as if nobody had looked.
+    samples: looks of 4 times 1 and 1 times 4 are about the same samples. Then it sends its message (under a mechanism,
+    what this makes of its change), which is encoded and decoded by `fedstat.federated.codec`. Training goes on as if
+    nobody had looked.
 
     Parameters
     ----------
@@ -253,6 +255,9 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     end = train(equipment.route(method, network, before), before, jobs, t, phases=(phase,))
     weight = torch.ones(1, dtype=network.dtype, device=network.device)
     update = Update(ids, received, end, weight, np.random.default_rng(0), network)
+    if (mechanism := method.mechanism) is not None:  # what the client makes of its change before it sends it
+        of, rng = len(run.replicate.clients), run.replicate.seeds.stream("server", t, look.client)
+        update = heard(lambda changes, _: mechanism.send(changes, of, rng)[0], run.state, update)
     down = method.download(run.state, update)
     update, _, _ = run.compressed(t, update, down, method.upload(run.state, update))
     messages = down, method.upload(run.state, update)

@@ -1,4 +1,4 @@
-"""The laws that methods obey, and optimisers, losses, metrics, schedules and executors: built in or anybody's."""
+"""The laws that methods obey, and optimisers, losses, metrics, schedules, executors and more: built in or anybody's."""
 
 from fedstat.testing.methods import Case, check_method
 from fedstat.testing.parts import (
@@ -8,6 +8,7 @@ from fedstat.testing.parts import (
     check_compression,
     check_executor,
     check_loss,
+    check_mechanism,
     check_metric,
     check_optimizer,
     check_schedule,
@@ -21,6 +22,7 @@ __all__ = [
     "check_compression",
     "check_executor",
     "check_loss",
+    "check_mechanism",
     "check_method",
     "check_metric",
     "check_optimizer",

@@ -21,8 +21,15 @@ from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.compression import Compression
-from fedstat.federated.engine.exchange_laws import try_aggregator, try_attack, try_attendance, try_compression
+from fedstat.federated.engine.exchange_laws import (
+    try_aggregator,
+    try_attack,
+    try_attendance,
+    try_compression,
+    try_mechanism,
+)
 from fedstat.federated.engine.laws import BrokenLaw, try_loss, try_metric, try_optimizer, try_schedule
+from fedstat.federated.mechanisms import Mechanism
 from fedstat.federated.metrics import Metric
 from fedstat.federated.state import Federation
 from fedstat.methods import FedAvg, FedPer, FedRep, Local
@@ -211,6 +218,40 @@ def check_attendance(attendance: Attendance, *, clients: int = 10, examples: int
     """
     for seed in range(examples):
         _obeys(type(attendance).__name__, try_attendance, attendance, clients, seed)
+
+
+def check_mechanism(mechanism: Mechanism) -> None:
+    """Check the laws of a mechanism of differential privacy.
+
+    =============  ===================================================================================================
+    law            statement
+    =============  ===================================================================================================
+    ``shape``      ``send`` keeps the shape of changes (..., m, d), ``combine`` makes one (..., d) of them
+    ``finite``     of finite changes they make numbers
+    ``untouched``  what is given stays as it is
+    ``repeat``     all that is random comes from `rng`
+    ``influence``  under the same noise one participant, whatever it sends, moves the mean by ``clip / m`` at most from
+                   where zeros in its place leave it, and by ``2 * clip / m`` from where another change does
+    =============  ===================================================================================================
+
+    How noise hides this influence is no law: `fedstat.privacy.audit` measures it.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Such as ``fs.mechanisms.Gaussian(clip=1.0, noise=1.0)``, or an object of one's own.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken; the message names it.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> fs.testing.check_mechanism(fs.mechanisms.Gaussian(clip=1.0, noise=1.0))
+    """
+    _obeys(type(mechanism).__name__, try_mechanism, mechanism)
 
 
 def check_executor(executor: Executor, *, examples: int = 10) -> None:

@@ -101,6 +101,7 @@ def check_history(found: pd.DataFrame, played: list[Round]) -> None:
             for name in ("FedAvg", "FedPer", "FedSplit", "SCAFFOLD", "FedNova")
             for codec in (fs.compression.QSGD(3), fs.compression.TopK(0.3))
         ),
+        ("FedPer", {"weighting": "uniform", "mechanism": fs.mechanisms.Gaussian(clip=0.05, noise=0)}),
     ],
 )
 def test_every_method_equals_the_simulation_or_is_refused_by_name(
@@ -165,6 +166,37 @@ def test_a_server_that_looks_at_what_clients_keep_is_refused(sets: bool, why: st
     talk.begin(server, {k: one.answer(Packet({}, {"ask": 0, "round": 0})) for k, one in enumerate(people)}, dict)
     with pytest.raises(Refused, match=f"Peeping cannot run with real clients: {why}"):
         server.aggregate({k: people[k].answer(p) for k, p in server.requests().items()})
+
+
+def server_of(mechanism: fs.mechanisms.Mechanism, tmp_path: Path, name: str = "FedPer") -> Server:
+    """A server after a round of three clients; all of them know the seed."""
+    method, model = fs.methods.find(name)(weighting="uniform", mechanism=mechanism), ends.model()
+    people = [
+        Client(method, model, ends.alone(ends.everybody(), k), ends.TRAINING, number=k, clients=3, folder=tmp_path)
+        for k in range(3)
+    ]
+    server = Server(method, model, ends.TRAINING, clients=3)
+    talk.begin(server, {k: one.answer(Packet({}, {"ask": 0, "round": 0})) for k, one in enumerate(people)}, dict)
+    server.aggregate({k: people[k].answer(p) for k, p in server.requests().items()})
+    return server
+
+
+def test_noise_of_a_server_is_no_function_of_the_seed(tmp_path: Path) -> None:
+    """Else a client could take it off; it has the deviation that it should have."""
+    one, two = (
+        server_of(fs.mechanisms.Gaussian(clip=1e-6, noise=1e6), tmp_path / str(k)).questions()[0].arrays
+        for k in range(2)
+    )
+    apart = np.concatenate([(one[name] - two[name]).ravel() for name in one])
+    assert abs(apart.std() / (1e-6 * 1e6 / 3 * 2**0.5) - 1) < 4 / (2 * len(apart)) ** 0.5
+
+
+def test_noise_of_clients_and_methods_without_a_mean_are_refused_by_name(tmp_path: Path) -> None:
+    at_clients = fs.mechanisms.Gaussian(clip=1.0, noise=1.0, at="client")
+    with pytest.raises(Refused, match=r"FedPer cannot run with real clients: Gaussian.* relies on what every client"):
+        server_of(at_clients, tmp_path)
+    with pytest.raises(ValueError, match="FedCAC aggregates in a way of its own, which has no place for Gaussian"):
+        server_of(fs.mechanisms.Gaussian(clip=1.0, noise=1.0), tmp_path, "FedCAC")
 
 
 def test_the_page_names_methods_once_and_its_programs_are_python() -> None:

@@ -1,4 +1,4 @@
-"""The laws of what lies between clients and server: aggregators, attacks, compressions and attendances.
+"""The laws of what lies between clients and server: aggregators, attacks, attendances, compressions and mechanisms.
 
 As those of `fedstat.federated.engine.laws` they are tried on a few made-up numbers before a run.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from fedstat.federated.attendance import Attendance, checked
 from fedstat.federated.compression import Compression
 from fedstat.federated.engine.laws import BrokenLaw, called, first_line
 from fedstat.federated.engine.rehearsal import generators
+from fedstat.federated.mechanisms import Mechanism, released
 
 
 def try_aggregator(aggregator: Aggregator) -> None:
@@ -189,3 +191,45 @@ def try_attendance(attendance: Attendance, clients: int, seed: int = 0) -> None:
     ):
         what = "who comes differs between two identical calls. Let it draw by rng and fixed alone, and keep nothing."
         raise BrokenLaw("repeat", what)
+
+
+def try_mechanism(mechanism: Mechanism) -> None:
+    """Check a mechanism of differential privacy on a few made-up changes, some of them as bad as can be.
+
+    Raises
+    ------
+    BrokenLaw
+        For the first law that it breaks.
+    """
+    draws, device, far = np.random.default_rng(0), torch.device("cpu"), mechanism.clip * torch.ones(6).double()
+
+    def outcome(changes: Tensor) -> Any:
+        return called("it", released, mechanism, changes, changes.shape[-2], np.random.default_rng(1))
+
+    for m in (1, 5):
+        changes = mechanism.clip * torch.from_numpy(draws.normal(size=(2, m, 6)))
+        given, before = changes.clone(), generators(device)
+        found, sent = outcome(given), called("it", mechanism.send, given, m, np.random.default_rng(1))
+        for what, one, shape in (("send", sent, (2, m, 6)), ("combine", found, (2, 6))):
+            if not isinstance(one, Tensor) or one.shape != shape:
+                got = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else type(one).__name__
+                raise BrokenLaw("shape", f"{what} must return shape {shape} for changes (2, {m}, 6), got {got}.")
+            if not one.isfinite().all():
+                raise BrokenLaw("finite", f"of finite changes {what} makes infinite or undefined numbers.")
+        if not torch.equal(given, changes):
+            raise BrokenLaw("untouched", "it writes into the changes that it is given.")
+        if before != generators(device) or not torch.equal(found, outcome(given)):
+            raise BrokenLaw("repeat", "its outcome differs under the same rng, or it draws from another.")
+        none, most = changes[0].clone(), 1 + 1e-9
+        none[0] = 0
+        ends = [
+            outcome(torch.cat([bad[None], none[1:]])) for bad in (far, -far, 1e9 * far, -1e9 * far, far * torch.inf)
+        ]
+        moved = max(float((end - outcome(none)).norm()) for end in ends) * m / mechanism.clip
+        apart = max(float((a - b).norm()) for a in ends for b in ends) * m / mechanism.clip
+        if not (moved <= most and apart <= 2 * most):
+            raise BrokenLaw(
+                "influence",
+                f"one of {m} participants moves it by {moved:.3g} times clip / {m} from where zeros in its place leave "
+                f"it, and by {apart:.3g} times that from where another change does; 1 and 2 are the most.",
+            )

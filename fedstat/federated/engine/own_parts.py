@@ -24,7 +24,13 @@ from fedstat.federated.client.local import Learner, Phase, Training
 from fedstat.federated.client.losses import LossName
 from fedstat.federated.client.network import Network, Params, rounds_to_tf32
 from fedstat.federated.client.samples import StackedSamples
-from fedstat.federated.engine.exchange_laws import try_aggregator, try_attack, try_attendance, try_compression
+from fedstat.federated.engine.exchange_laws import (
+    try_aggregator,
+    try_attack,
+    try_attendance,
+    try_compression,
+    try_mechanism,
+)
 from fedstat.federated.engine.executor import Executor, ExecutorName, Stacked
 from fedstat.federated.engine.laws import BrokenLaw, check_statistics, try_loss, try_metric, try_optimizer, try_schedule
 from fedstat.federated.engine.rehearsal import (
@@ -91,6 +97,8 @@ def rehearse_parts(
                 _obeys(f"aggregator {type(aggregator).__name__}", partial(try_aggregator, aggregator), "auto")
             if codec is not None and is_own(codec):
                 _obeys(f"compression {type(codec).__name__}", partial(try_compression, codec), "auto")
+            if (mechanism := copy.deepcopy(method.mechanism)) is not None and is_own(mechanism):
+                _obeys(f"mechanism {type(mechanism).__name__}", partial(try_mechanism, mechanism), "auto")
         if replicate.attack is not None and is_own(replicate.attack):
             _obeys(
                 f"attack {type(replicate.attack).__name__}",

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from fedstat.federated.client.layers import copied
+from fedstat._account import said
 from fedstat.federated.client.local import AnyTraining, Learner
-from fedstat.federated.client.network import MIXED, Model, Network, Params, build, floating
+from fedstat.federated.client.network import MIXED, Model, Network, build, floating
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import Method, device_of
+from fedstat.federated.record.as_module import as_module
 from fedstat.federated.record.predictions import kept_splits, tabulate
 from fedstat.federated.record.rows import Rows, Segment
 from fedstat.federated.record.run_folder import Saved, read_run, sole_writer, write_run
 from fedstat.federated.revival import revived_factory, revived_method, revived_training
 from fedstat.federated.rounds import Key, Run
-from fedstat.federated.state import Federation, Predictor, State
+from fedstat.federated.state import Federation, State
 from fedstat.inference import AnalysisPlan
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class Result:
     def __repr__(self) -> str:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
         held = len(self.rows("history"))
-        return f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {held} rows of history)"
+        told = f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {held} rows of history)"
+        return "\n".join([told, *said(self.config)])
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -450,28 +452,3 @@ def load(
         saved.plan,
         predicted=cast("Any", saved.predictions),
     )
-
-
-def as_module(predictor: Predictor, learner: Learner) -> nn.Module:
-    """Return the first of a predictor's models as a module in evaluation mode."""
-    params = {name: leaf[0] for name, leaf in predictor.params.items()}
-    if getattr(predictor.outputs, "__func__", None) is Method.predict:
-        module = copied(learner.network.module)
-        module.load_state_dict(learner.network.compose(params), strict=False)  # constants stay, tied weights come once
-        return module.eval()
-    return _Predicting(predictor, learner, params).eval()
-
-
-class _Predicting(nn.Module):
-    """A predictor that is more than one network's forward pass."""
-
-    def __init__(self, predictor: Predictor, learner: Learner, params: Params) -> None:
-        super().__init__()
-        self.predictor, self.learner = predictor, learner
-        for name, leaf in params.items():
-            self.register_buffer(name.replace(".", "|"), leaf)  # module names must not hold dots
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, ...) to outputs (B, Q)."""
-        params = {name.replace("|", "."): leaf for name, leaf in self.named_buffers(recurse=False)}
-        return self.predictor.outputs(self.learner, params, x)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedstat._account import said
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.reading.read import Opened, open_results
 from fedstat.inference.reading.reduction import names_of, survey
@@ -34,7 +35,7 @@ class Entry:
     kept : bool
         Whether each run counts in the round that it kept.
     notes : tuple of str
-        What was assumed in reading it.
+        What was assumed in reading it, and what differential privacy it comes to.
     measured : str or None
         What a value is, where the format says it (`fedstat.inference.reading.formats.tidy.Content`).
     settings : frozenset of str
@@ -82,15 +83,15 @@ def _opened(one: Any, name: str) -> Entry:
     known = one.survey() if isinstance(one, Opened) else survey(batches)
     if not known:
         raise ValueError(f"results must hold evaluations, but {name} has none.")
-    plan, notes = getattr(one, "plan", None), getattr(one, "notes", ())
+    plan, config = getattr(one, "plan", None), getattr(one, "config", None)
     return Entry(
         batches,
         known,
-        getattr(one, "config", None),
+        config,
         getattr(one, "clients", None),
         AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
         "kept" in names_of(next(iter(batches))),
-        tuple(notes),
+        (*getattr(one, "notes", ()), *said(config or {})),
         getattr(one, "measured", None),
         _settings(batches),
         getattr(one, "traffic", None),

@@ -1,0 +1,174 @@
+"""The account of differential privacy: what epsilon a run comes to, by its configuration; dp-accounting computes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from fedstat._checks import number
+
+#: The one mechanism that there is an account for, as a configuration names it.
+_KNOWN = "fedstat.federated.mechanisms.Gaussian"
+#: Orders of Rényi divergence.
+_ORDERS = (*range(2, 25), 28, 32, 40, 48, 64, 96, 128, 256)
+
+
+class NoAccount(ValueError):
+    """Raised where no epsilon is known, with the reason."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """How well a run hides each single client.
+
+    Attributes
+    ----------
+    epsilon : float
+        Of whoever sees the server's models of all rounds, and no message.
+    epsilon_server : float
+        Of a server that sees every message; infinite if it adds the noise itself.
+    delta : float
+        The delta that both are stated at.
+    relation : str
+        Which two federations are held against each other.
+    sampling : str
+        Who took part.
+    rounds : int
+        How many rounds.
+    accountant : str
+        What computed `epsilon`.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> found = fs.privacy.spent(fs.mechanisms.Gaussian(clip=1.0, noise=20.0), clients=50, rounds=30)
+    >>> round(found.epsilon, 3), found.delta, found.sampling
+    (1.024, 1e-05, 'all 50 clients in each of 30 rounds')
+    """
+
+    epsilon: float
+    epsilon_server: float
+    delta: float
+    relation: str
+    sampling: str
+    rounds: int
+    accountant: str
+
+    def __str__(self) -> str:
+        seen = (
+            "" if math.isinf(self.epsilon_server) else f", {_up(self.epsilon_server)} for a server that sees messages"
+        )
+        return (
+            f"epsilon {_up(self.epsilon)}{seen} at delta {self.delta:.3g} ({self.relation}; {self.sampling}; "
+            f"{self.accountant})"
+        )
+
+
+def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, delta: float | None) -> Spent:
+    """Return what a Gaussian mechanism comes to; `participation` is a share, as a configuration has it.
+
+    Raises
+    ------
+    NoAccount
+        If participants were drawn in a way that has no account.
+    ImportError
+        If dp-accounting is missing.
+    """
+    delta = min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
+    if isinstance(participation, bool) or not isinstance(participation, int | float):
+        raise NoAccount(f"no account for participation {participation!r}: who took part was not drawn by a known law")
+    drawn = max(1, math.floor(participation * clients + 0.5))  # as the round loop counts them
+    if drawn == clients:
+        relation, sampling = "the change of one client put to zero", f"all {clients} clients in each of {rounds} rounds"
+        sensitivity = 1
+    else:
+        relation = "the data of one client replaced"
+        sampling = f"{drawn} of {clients} clients, without replacement, in each of {rounds} rounds"
+        sensitivity = 2
+    epsilon, accountant = _gaussian(noise / sensitivity, rounds, delta)
+    if drawn < clients and noise > 0 and rounds:
+        epsilon, accountant = min((epsilon, f"{accountant}, as if drawn in every round"),
+                                  _without_replacement(noise / sensitivity, drawn, clients, rounds, delta))  # fmt: skip
+    # the server knows who took part, so that no draw hides anybody
+    seen = math.inf if at == "server" else _gaussian(noise / sensitivity / drawn**0.5, rounds, delta)[0]
+    return Spent(epsilon, seen, delta, relation, sampling, rounds, accountant)
+
+
+def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, delta: float | None) -> dict[str, Any]:
+    """Return the account of one run of a configuration, as a row; `NoAccount` and ImportError as for `spend`."""
+    spec, clients = config["methods"][label].get("mechanism"), int(config["clients"][str(seed)])
+    row: dict[str, Any] = {"method": label, "seed": seed, "clients": clients, "rounds": rounds}
+    if spec is None:
+        none = "no mechanism"
+        return row | {
+            "noise": 0.0, "epsilon": math.inf, "epsilon_server": math.inf, "delta": math.nan, "relation": none,
+            "sampling": none, "accountant": none,
+        }  # fmt: skip
+    if not isinstance(spec, Mapping) or spec.get("type") != _KNOWN:
+        name = spec.get("type", spec) if isinstance(spec, Mapping) else spec
+        raise NoAccount(f"no account for {name}, of {label}: Gaussian of fs.mechanisms alone has one")
+    if config.get("attack"):
+        raise NoAccount("no account under an attack: what attackers send may follow what others do")
+    found = spend(spec["noise"], spec["at"], config["participation"], clients, rounds, delta)
+    return row | {"noise": spec["noise"], **vars(found)}
+
+
+def said(config: Mapping[str, Any]) -> list[str]:
+    """Say what epsilon each method of a configuration comes to; nothing where none has a mechanism."""
+    methods = config.get("methods", {})
+    named = {label: spec.get("mechanism") if isinstance(spec, Mapping) else None for label, spec in methods.items()}
+    lines, hidden = [], False
+    for label, mechanism in named.items() if any(named.values()) else ():
+        if mechanism is None:
+            lines.append(f"{label}: epsilon is infinite, for it has no mechanism")
+            continue
+        try:
+            rows = [tabulated(config, label, int(seed), int(config["rounds"]), None) for seed in config["clients"]]
+        except (NoAccount, ImportError) as error:
+            lines.append(f"{label}: epsilon is not known; {str(error).rstrip('.')}")
+            continue
+        worst = max(rows, key=lambda row: float(row["epsilon"]))
+        lines.append(f"{label}: {Spent(**{name: worst[name] for name in Spent.__dataclass_fields__})}")
+        hidden = True
+    if hidden:
+        lines.append(
+            "epsilon is of one run's models by one seed; it does not cover what clients measure on their data, nor "
+            "what is chosen by that, such as rates, rounds and seeds"
+        )
+    return lines
+
+
+@cache
+def _gaussian(noise: float, rounds: int, delta: float) -> tuple[float, str]:
+    """Return epsilon of all rounds together: Gaussians compose to one whose mean is the root of rounds as large."""
+    dp, name = _dp_accounting()
+    if noise == 0 or rounds == 0:
+        return math.inf if rounds else 0.0, f"{name}, analytic Gaussian"
+    return float(dp.get_epsilon_gaussian(noise / rounds**0.5, delta)), f"{name}, analytic Gaussian"
+
+
+@cache
+def _without_replacement(noise: float, drawn: int, clients: int, rounds: int, delta: float) -> tuple[float, str]:
+    """Return epsilon of fixed-size samples (Wang, Balle and Kasiviswanathan 2019); noise is per replaced client."""
+    dp, name = _dp_accounting()
+    accountant = dp.rdp.RdpAccountant(_ORDERS, dp.NeighboringRelation.REPLACE_ONE)
+    event = dp.SampledWithoutReplacementDpEvent(clients, drawn, dp.GaussianDpEvent(noise))
+    return float(accountant.compose(event, rounds).get_epsilon(delta)), f"{name}, Rényi"
+
+
+def _dp_accounting() -> tuple[Any, str]:
+    try:
+        import dp_accounting
+        import dp_accounting.rdp
+    except ImportError:
+        raise ImportError("epsilon needs dp-accounting: pip install 'fedstat[privacy]'.") from None
+    return dp_accounting, f"dp-accounting {metadata.version('dp-accounting')}"
+
+
+def _up(epsilon: float) -> str:
+    """Write an epsilon, rounded up."""
+    return f"{math.ceil(epsilon * 1000) / 1000:.3f}" if math.isfinite(epsilon) else "infinite"

@@ -1,0 +1,110 @@
+"""What the names and options of a configuration stand for: methods and their parts, attacks, attendances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+import fedstat as fs
+from fedstat._checks import number
+from fedstat._user_code import load_object
+from fedstat.experiment.config import Choice
+from fedstat.experiment.validation import OWN, looked_up, no_such, one_line, validated
+from fedstat.federated import Method
+from fedstat.federated.aggregators import AGGREGATORS
+from fedstat.federated.attacks import ATTACKS, Attack, check_attack
+from fedstat.federated.attendance import ATTENDANCES, Attendance
+from fedstat.federated.compression import COMPRESSIONS
+from fedstat.federated.mechanisms import MECHANISMS
+from fedstat.federated.server import SERVER_OPTIMIZERS
+
+#: Options of methods that name an object.
+OF_METHODS: dict[str, Mapping[str, Any]] = {
+    "server": SERVER_OPTIMIZERS,
+    "aggregator": AGGREGATORS,
+    "compression": COMPRESSIONS,
+    "mechanism": MECHANISMS,
+}
+
+
+class Named(BaseModel, extra="allow", strict=True):
+    """A table that names something; its further keys are options."""
+
+    name: str
+
+    @property
+    def choice(self) -> Choice:
+        """What is named, with its options."""
+        return Choice(name=self.name, options=self.model_extra or {})
+
+
+def make_method(choice: Choice, key: str = "method") -> Method:
+    """Return the method that a choice names, with its options.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, or an option does not fit.
+    """
+    known = fs.methods.available()
+    if ":" not in choice.name and choice.name not in known:
+        raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
+    options, found = dict(choice.options), looked_up(key, fs.methods.find, choice.name)
+    given = {part: options.pop(part) for part in OF_METHODS if part in options}
+    method = validated(found, options, key, ("name", *OF_METHODS, "training", "grid"))
+    made = {}
+    for part, one in given.items():
+        named = validated(Named, {"name": one} if isinstance(one, str) else one, f"{key}.{part}").choice
+        made[part] = made_of(named, f"{key}.{part}", OF_METHODS[part])
+    try:
+        return replace(method, **made)
+    except ValueError as error:  # begins with the name of a field
+        raise ValueError(f"{key}.{one_line(error)}") from None
+
+
+def make_attack(choice: Choice) -> Attack:
+    """Return the attack that a choice names, with its options.
+
+    Raises
+    ------
+    ValueError
+        If there is no such attack, or an option does not fit.
+    """
+    made: Attack = made_of(choice, "attack", ATTACKS)
+    check_attack(made)
+    return made
+
+
+def participation(value: Any, key: str = "participation") -> float | Attendance:
+    """Return the share of clients that a configuration names, or the attendance.
+
+    Raises
+    ------
+    ValueError
+        If there is no such attendance, or an option does not fit.
+    """
+    if not isinstance(value, Mapping):
+        return number(key, value, "(0, 1]")
+    choice, inner = validated(Named, value, key).choice, {}
+    if isinstance(base := choice.options.get("participation"), Mapping):
+        inner["participation"] = participation(base, f"{key}.participation")
+        choice = replace(choice, options={**choice.options, "participation": 1.0})
+    made = made_of(choice, key, ATTENDANCES)
+    return replace(made, **inner) if inner else made
+
+
+def made_of(choice: Choice, key: str, known: Mapping[str, Any]) -> Any:
+    """Return what a choice names: an object as it is, or a class with its options."""
+    if ":" not in choice.name and choice.name not in known:
+        raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
+    found = looked_up(key, load_object, choice.name) if ":" in choice.name else known[choice.name]
+    if isinstance(found, type):
+        return validated(found, choice.options, key, ("name",))
+    if choice.options:
+        raise ValueError(
+            f"{key}: {choice.name} is no class, and takes no options such as {next(iter(choice.options))}."
+        )
+    return found

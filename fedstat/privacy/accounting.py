@@ -1,0 +1,99 @@
+"""What differential privacy a run comes to, or would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from fedstat._account import Spent, spend, tabulated
+from fedstat._checks import whole
+from fedstat.federated.fingerprint import plain
+from fedstat.federated.mechanisms import Gaussian
+from fedstat.federated.record.result import Result
+
+
+def spent(
+    mechanism: Gaussian, *, clients: int, rounds: int, participation: Any = 1.0, delta: float | None = None
+) -> Spent:
+    """Return the epsilon that a run would come to, by dp-accounting.
+
+    Where all clients take part in every round, rounds are Gaussian mechanisms in a row, whose epsilon is exact (Balle
+    and Wang 2018). Where a fixed number of them is drawn, the relation is that one client's data are replaced, by which
+    the sum may change by twice the norm that changes are cut to; epsilon is the smaller of two bounds, that of samples
+    drawn without replacement (Wang, Balle and Kasiviswanathan 2019, Theorem 27) and that of a client who is drawn in
+    every round. That of Poisson sampling, which is smaller, would not hold for such draws.
+
+    Parameters
+    ----------
+    mechanism : Gaussian
+        The mechanism.
+    clients, rounds : int
+        How many clients there are, and how many rounds they train.
+    participation : float
+        Who takes part, as `fedstat.federate` has it.
+    delta : float, optional
+        By default the smaller of 1e-5 and ``clients ** -1.1``.
+
+    Raises
+    ------
+    ValueError
+        If there is no account for the mechanism or for how participants are drawn.
+    ImportError
+        If dp-accounting is missing.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> mechanism = fs.mechanisms.Gaussian(clip=1.0, noise=4.0)
+    >>> all_, half = (fs.privacy.spent(mechanism, clients=50, rounds=30, participation=p) for p in (1.0, 0.5))
+    >>> round(all_.epsilon, 2), round(half.epsilon, 2)
+    (6.33, 14.83)
+    """
+    if type(mechanism) is not Gaussian:
+        raise ValueError(f"no account for {mechanism!r}: Gaussian of fs.mechanisms alone has one.")
+    clients, rounds = whole("clients", clients, 1), whole("rounds", rounds, 0)
+    return spend(mechanism.noise, mechanism.at, plain(participation), clients, rounds, delta)
+
+
+def account(result: Result, delta: float | None = None) -> pd.DataFrame:
+    """Return what differential privacy each run of a result comes to, from what its configuration says that it did.
+
+    It is that of one run's models by one seed, of all rounds together. It does not cover what clients measure on their
+    data, nor what is chosen by that: learning rates, rounds, seeds. Personal parts never leave a client.
+
+    Parameters
+    ----------
+    result : Result
+        Of `fedstat.federate`, or loaded.
+    delta : float, optional
+        By default the smaller of 1e-5 and ``clients ** -1.1``.
+
+    Returns
+    -------
+    DataFrame
+        A row for each method and seed: method, seed, clients, rounds, noise (the multiplier), and the attributes of
+        `Spent`. Without a mechanism epsilon is infinite, and the words "no mechanism" stand for the rest.
+
+    Raises
+    ------
+    ValueError
+        If there is no account for a mechanism or for how participants were drawn, or if clients attacked the run: what
+        they send may follow what the others do, whose influence it multiplies.
+    ImportError
+        If dp-accounting is missing.
+
+    Examples
+    --------
+    >>> import fedstat as fs
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> private = fs.FedAvg(weighting="uniform", mechanism=fs.mechanisms.Gaussian(clip=1.0, noise=4.0))
+    >>> methods, network = {"plain": fs.FedAvg(), "private": private}, fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(methods, network, clients, fs.Training(lr=0.1), rounds=3, progress=False)
+    >>> fs.privacy.account(result)[["method", "epsilon", "delta", "relation"]]
+        method   epsilon    delta                              relation
+    0    plain       inf      NaN                          no mechanism
+    1  private  1.698035  0.00001  the change of one client put to zero
+    """
+    keys = result.states
+    return pd.DataFrame([tabulated(result.config, *key, state.round, delta) for key, state in keys.items()])
