@@ -24,7 +24,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 
 ====================  =============================================================================================
 ``predictor``         makes models of stacked leaves (`FactorizedFL` leaves small entries out)
-``pull``              adds to the objective's gradient that of a term which needs no batch (`FedProx`, `FedAMP`)
+``pull``              adds to the objective's gradient that of a term which needs no batch (`FedProx`, `FedDyn`)
 ``gradient``          makes the direction of one step from gradients (`PerFedAvg` on several batches, `SCAFFOLD`)
 ``constrain``         puts back after a step what moved where it may not be (`APFL`, `FedALA`)
 ``batches``           is the number of batches that one step takes (`PerFedAvg`)
@@ -89,9 +89,8 @@ class Method:
     ``fewest`` is the smallest number of clients. ``held_out`` is the share of a client's training samples that the
     engine keeps from training for the method's own use, ``batches`` the number of batches that one step takes, and
     ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated. ``label`` is what runs and
-    tables call the method where its papers' name cannot be a class's. A class with an
-    ``aggregate`` of its own takes an aggregator or a mechanism if it says ``averages = True``: it does no
-    more than average changes.
+    tables call the method where its papers' name cannot be a class's. A class with an ``aggregate`` of its own takes an
+    aggregator or a mechanism if it says ``averages = True``: it does no more than average changes.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from fedstat.methods.factorizedfl import FactorizedFL as FactorizedFL
 from fedstat.methods.fedala import FedALA as FedALA
 from fedstat.methods.fedamp import FedAMP as FedAMP
 from fedstat.methods.fedavg import FedAvg as FedAvg
+from fedstat.methods.fedbabu import FedBABU as FedBABU
 from fedstat.methods.fedbn import FedBN as FedBN
 from fedstat.methods.fedcac import FedCAC as FedCAC
 from fedstat.methods.feddecomp import FedDecomp as FedDecomp
@@ -20,6 +21,7 @@ from fedstat.methods.fedem import FedEM as FedEM
 from fedstat.methods.fedfac import FedFac as FedFac
 from fedstat.methods.fedfomo import FedFOMO as FedFOMO
 from fedstat.methods.fedlc import FedLC as FedLC
+from fedstat.methods.fednova import FedNova as FedNova
 from fedstat.methods.fedpac import FedPAC as FedPAC
 from fedstat.methods.fedpara import FedPara as FedPara
 from fedstat.methods.fedper import FedPer as FedPer
