@@ -285,7 +285,7 @@ def test_pages_of_a_store_are_shared_and_every_version_reads_its_own(monkeypatch
     ],
 )
 def test_what_would_not_fit_is_refused_with_its_size_before_anything_trains(method, words, monkeypatch):
-    monkeypatch.setattr(import_module("fedstat.federated.rounds"), "machine_memory", lambda: 10_000)
+    monkeypatch.setattr(import_module("fedstat.federated.plan"), "machine_memory", lambda: 10_000)
     monkeypatch.setattr(fs.federated.Stacked, "train", lambda *_, **__: pytest.fail("somebody trained"))
     first = fs.FedFac(layers=["hidden"])  # trains all clients before the first round
     options = {"method": {"first": first, "large": method}, "clients": many(200), "seed": 0}
