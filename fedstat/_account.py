@@ -69,7 +69,7 @@ class Spent:
 
 
 def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, delta: float | None) -> Spent:
-    """Return what a Gaussian mechanism comes to; `participation` is a share, as a configuration has it.
+    """Return what a Gaussian mechanism comes to; `participation` is as a configuration has it.
 
     Raises
     ------
@@ -79,23 +79,46 @@ def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, 
         If dp-accounting is missing.
     """
     delta = min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
-    if isinstance(participation, bool) or not isinstance(participation, int | float):
-        raise NoAccount(f"no account for participation {participation!r}: who took part was not drawn by a known law")
-    drawn = max(1, math.floor(participation * clients + 0.5))  # as the round loop counts them
-    if drawn == clients:
-        relation, sampling = "the change of one client put to zero", f"all {clients} clients in each of {rounds} rounds"
-        sensitivity = 1
+    share, alone, lossy = _law(participation)
+    if at == "client" and (alone or lossy):
+        raise NoAccount("no account for noise that clients add where they may be missing, for theirs then is as well")
+    drawn = max(1, math.floor(share * clients + 0.5))  # as the round loop counts them
+    if alone and share < 1:
+        relation, sensitivity = "one client added or removed", 1
+        who = f"each of {clients} clients with probability {share:g}, by Poisson sampling,"
+    elif alone or drawn == clients:
+        relation, sensitivity, who = "the change of one client put to zero", 1, f"all {clients} clients"
     else:
-        relation = "the data of one client replaced"
-        sampling = f"{drawn} of {clients} clients, without replacement, in each of {rounds} rounds"
-        sensitivity = 2
+        relation, sensitivity = "the data of one client replaced", 2
+        who = f"{drawn} of {clients} clients, without replacement,"
+    sampling = f"{who} in each of {rounds} rounds" + (", some of whom drop out whatever their data" if lossy else "")
     epsilon, accountant = _gaussian(noise / sensitivity, rounds, delta)
-    if drawn < clients and noise > 0 and rounds:
-        epsilon, accountant = min((epsilon, f"{accountant}, as if drawn in every round"),
-                                  _without_replacement(noise / sensitivity, drawn, clients, rounds, delta))  # fmt: skip
+    if not who.startswith("all") and noise > 0 and rounds:
+        there = epsilon, f"{accountant}, as if drawn in every round"
+        epsilon, accountant = min(
+            there,
+            _poisson(noise, share, rounds, delta)
+            if alone
+            else _without_replacement(noise / sensitivity, drawn, clients, rounds, delta),
+        )
     # the server knows who took part, so that no draw hides anybody
     seen = math.inf if at == "server" else _gaussian(noise / sensitivity / drawn**0.5, rounds, delta)[0]
     return Spent(epsilon, seen, delta, relation, sampling, rounds, accountant)
+
+
+def _law(participation: Any) -> tuple[float, bool, bool]:
+    """Return the share of clients that is drawn, whether each on its own, and whether some of them drop out."""
+    if isinstance(participation, int | float) and not isinstance(participation, bool):
+        return participation, False, False
+    match participation:
+        case {"type": "fedstat.federated.attendance.Poisson", "share": share}:
+            return share, True, False
+        case {"type": "fedstat.federated.attendance.Stragglers", "participation": base}:
+            return _law(base)  # how much of its work a client does changes nothing about who is drawn
+        case {"type": "fedstat.federated.attendance.Dropout", "participation": base}:
+            return *_law(base)[:2], True
+    name = participation["type"] if isinstance(participation, Mapping) else participation
+    raise NoAccount(f"no account for participation {name}: who takes part is not drawn by a law that it knows")
 
 
 def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, delta: float | None) -> dict[str, Any]:
@@ -149,6 +172,15 @@ def _gaussian(noise: float, rounds: int, delta: float) -> tuple[float, str]:
     if noise == 0 or rounds == 0:
         return math.inf if rounds else 0.0, f"{name}, analytic Gaussian"
     return float(dp.get_epsilon_gaussian(noise / rounds**0.5, delta)), f"{name}, analytic Gaussian"
+
+
+@cache
+def _poisson(noise: float, share: float, rounds: int, delta: float) -> tuple[float, str]:
+    """Return epsilon of Poisson samples (Mironov, Talwar and Zhang 2019)."""
+    dp, name = _dp_accounting()
+    accountant = dp.rdp.RdpAccountant(_ORDERS, dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    event = dp.PoissonSampledDpEvent(share, dp.GaussianDpEvent(noise))
+    return float(accountant.compose(event, rounds).get_epsilon(delta)), f"{name}, Rényi"
 
 
 @cache

@@ -254,14 +254,13 @@ def heard(rule: Aggregator | Mechanism, state: State, update: Update) -> Update:
     ValueError
         If the rule returns anything but one change.
     """
-    everything = torch.ones((), dtype=torch.bool, device=update.ids.device)
-    masks = {n: state.shared[n][0] if n in state.shared else everything for n in state.server}
-    shared = {n: mask.expand_as(state.server[n]) for n, mask in masks.items() if mask.any()}
+    shared = _shared(state)
     weights, running = ({n: shared[n] for n in shared if is_statistic(n) == kind} for kind in (False, True))
     changes, weight = changes_of(update, weights), update.weight.double().clone()
     match rule:
         case Mechanism():
-            found = released(rule, changes, len(changes), update.rng)
+            of = len(changes) if update.attended is None else update.attended.of
+            found = released(rule, changes, of, update.rng)
         case _:
             found = rule(changes, weight)
     if not isinstance(found, Tensor) or found.shape != changes.shape[1:]:
@@ -271,6 +270,21 @@ def heard(rule: Aggregator | Mechanism, state: State, update: Update) -> Update:
         medians = Median()(changes_of(update, running), weight)
         update = changed(update, running, medians.expand(len(weight), -1))
     return changed(update, weights, found.expand(len(weight), -1))
+
+
+def noised(mechanism: Mechanism, state: State, update: Update, of: float) -> State:
+    """Return the state after a round to which nobody came: the server moves by what a mechanism makes of no changes."""
+    shared, here = _shared(state), {n: leaf[None] for n, leaf in state.server.items()}
+    update = replace(update, start=here, end=here)
+    found = released(mechanism, changes_of(update, shared)[:0], of, update.rng)
+    end = changed(update, shared, found[None]).end
+    return replace(state, server={n: leaf[0] for n, leaf in end.items()}, round=state.round + 1)
+
+
+def _shared(state: State) -> Params:
+    """Return masks of the shared elements of the server's leaves, those of the first client."""
+    masks = {n: state.shared[n][0] if n in state.shared else torch.ones_like(v).bool() for n, v in state.server.items()}
+    return {n: mask.expand_as(state.server[n]) for n, mask in masks.items() if mask.any()}
 
 
 def changes_of(update: Update, masks: Params) -> Tensor:

@@ -78,18 +78,26 @@ class Attended:
         The share of its local work that each does, in (0, 1].
     missing : ndarray of int
         Who was asked and dropped out.
+    expected : float, optional
+        How many deliver in the mean over rounds, where a law of fedstat's own says so.
     """
 
     ids: np.ndarray
     work: np.ndarray = field(default_factory=partial(np.ones, 1))
     missing: np.ndarray = field(default_factory=partial(np.empty, 0, np.int64))
+    expected: float | None = None
+
+    @property
+    def of(self) -> float:
+        """The number that a mechanism's mean divides by; at 0 nothing is released."""
+        return len(self.ids) if self.expected is None else self.expected
 
 
 @dataclass(frozen=True)
 class Poisson:
     """Each client is drawn on its own, with one probability: Poisson sampling, as accounts of privacy need it.
 
-    A round may be empty; it counts, and nothing moves.
+    A round may be empty; it counts, and nothing moves but by the noise of a mechanism.
 
     Parameters
     ----------
@@ -330,7 +338,22 @@ def attended_by(attendance: Attendance, seeds: Seeds, round: int, clients: int) 
     """
     rng, fixed = seeds.stream("participants", round), seeds.stream("attendance")
     work = checked(attendance(round, clients, rng, fixed), clients)
-    return Attended(np.flatnonzero(work > 0), work[work > 0], np.flatnonzero(work == 0))
+    expected = expected_of(attendance, clients)
+    return Attended(np.flatnonzero(work > 0), work[work > 0], np.flatnonzero(work == 0), expected)
+
+
+def expected_of(participation: float | Attendance, clients: int) -> float | None:
+    """Return how many clients deliver in the mean over rounds; None where no law of fedstat's own says so."""
+    if isinstance(participation, float):
+        return max(1.0, float(np.floor(participation * clients + 0.5)))  # as many as are drawn
+    if type(participation) is Poisson:
+        return participation.share * clients
+    if type(participation) is Stragglers:
+        return expected_of(participation.participation, clients)
+    if type(participation) is Dropout:
+        asked = expected_of(participation.participation, clients)
+        return None if asked is None else asked * (1 - float(np.mean(participation.probability)))
+    return None
 
 
 def checked(work: Any, clients: int) -> np.ndarray:

@@ -301,8 +301,9 @@ def _warn_of_still_rounds(runs: Mapping[Key, Run], participation: Attendance) ->
     for label in dict.fromkeys(label for label, _ in runs):
         mine = [run for key, run in runs.items() if key[0] == label]
         fewest = getattr(mine[0].method.aggregator, "fewest", 1)
-        played = [(run.replicate, t) for run in mine for t in range(run.state.round)]
-        still = sum(len(replicate.attended(t, participation).ids) < fewest for replicate, t in played)
+        played = [run.replicate.attended(t, participation) for run in mine for t in range(run.state.round)]
+        noised = mine[0].method.mechanism is not None  # then a round to which nobody came may have had a step
+        still = sum(len(who.ids) < fewest and not (noised and who.of) for who in played)
         if still:
             had = f"fewer participants than the {fewest} that the aggregator needs" if fewest > 1 else "no participant"
             words = f"{label}: {still} of {len(played)} rounds had {had}, and ended without a step."

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat.federated.attendance import Attendance, Stragglers, expected_of
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State
 
@@ -28,6 +29,11 @@ class Mechanism(Protocol):
     axes before those of participants and weights. Replacing one participant's change, whatever it is, must move what
     comes out by 2 `clip` / `of` at most, and putting zeros in its place by `clip` / `of`;
     ``fedstat.testing.check_mechanism`` measures both. `fedstat.privacy.account` knows no mechanism but `Gaussian`.
+
+    `of` is how many participants are drawn; under `fedstat.attendance.Poisson`, `Dropout` or `Stragglers` how many
+    deliver in the mean over rounds, whoever comes, and `combine` is called even where m is 0. Under another attendance
+    it is how many deliver, and a round to which nobody comes releases nothing. Where asked clients may be missing, a
+    mechanism must have the attribute ``at = "server"``, by which it says that `combine` adds all of the noise.
 
     A run's account covers what is sent of these changes. A method of one's own whose ``init`` or ``shared`` looks at
     the clients' data says more than that.
@@ -75,10 +81,11 @@ class Gaussian:
     """Changes are cut to a norm, averaged with equal weights, and hidden in normal noise.
 
     The standard deviation of the noise on the sum of the participants' changes is ``noise * clip`` in every coordinate.
-    The mean divides by a number that is known beforehand. It is DP-FedAvg with flat clipping and the fixed-denominator
-    estimator (McMahan, Ramage, Talwar and Zhang 2018, "Learning Differentially Private Recurrent Language Models",
-    Algorithm 1), whose step is that of DP-SGD (Abadi et al. 2016, Algorithm 1) with clients in the place of samples. A
-    change that is not finite counts as none.
+    The mean divides by a number that is known beforehand, under Poisson sampling that of participants to be expected; a
+    round to which nobody comes releases the noise alone, since it could be told otherwise. It is DP-FedAvg with flat
+    clipping and the fixed-denominator estimator (McMahan, Ramage, Talwar and Zhang 2018, "Learning Differentially
+    Private Recurrent Language Models", Algorithm 1), whose step is that of DP-SGD (Abadi et al. 2016, Algorithm 1) with
+    clients in the place of samples. A change that is not finite counts as none.
 
     Parameters
     ----------
@@ -89,7 +96,7 @@ class Gaussian:
     at : {"server", "client"}
         Who adds the noise. "server": a server that sees every change, and is trusted. "client": each of m participants
         cuts its change and adds noise of standard deviation ``noise * clip / sqrt(m)``, so that the sum has as much;
-        all m must deliver, for what is left out would take its noise along.
+        all m must deliver, for what is left out would take its noise along: `participation` must draw a fixed number.
 
     Examples
     --------
@@ -144,7 +151,7 @@ def clipped(changes: Tensor, most: float) -> Tensor:
 
 
 def released(mechanism: Mechanism, changes: Tensor, of: float, rng: np.random.Generator) -> Tensor:
-    """Return what a round releases of participants' changes (..., m, d): the server's change (..., d)."""
+    """Return what a round releases of participants' changes (..., m, d), m from 0: the server's change (..., d)."""
     return mechanism.combine(mechanism.send(changes, of, rng), of, rng)
 
 
@@ -167,6 +174,22 @@ def check_mechanism(mechanism: Any, weighting: str, aggregator: object, compress
         raise ValueError(
             f"compression must be None beside a mechanism, whose norm and noise are those of what is sent in full; got "
             f"{compression!r}."
+        )
+
+
+def check_participation(mechanism: Mechanism, participation: float | Attendance, clients: int) -> None:
+    """Refuse noise of clients who may be missing, and an attendance by which nobody is expected to deliver."""
+    base = participation
+    while type(base) is Stragglers:  # late or not, who is asked delivers
+        base = base.participation
+    if not isinstance(base, float) and getattr(mechanism, "at", None) != "server":
+        raise ValueError(
+            f"participation must draw a fixed number of clients, as 0.5 does, beside {mechanism!r}: a client that is "
+            f'missing would take its noise along. Got {participation!r}; take a mechanism with at="server".'
+        )
+    if expected_of(participation, clients) == 0:
+        raise ValueError(
+            f"participation must let clients deliver, or {mechanism!r} has no mean; got {participation!r}."
         )
 
 

@@ -57,7 +57,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.aggregators import Aggregator, heard
+from fedstat.federated.aggregators import Aggregator, heard, noised
 from fedstat.federated.attendance import Attended
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
@@ -377,6 +377,14 @@ def aggregated(method: Method, state: State, update: Update) -> State:
             return replace(state, round=state.round + 1)
         update = heard(rule, state, update)
     after = method.aggregate(state, update)
+    return after if method.server is None else served(method.server, state, after, method.taken_over)
+
+
+def unattended(method: Method, state: State, update: Update) -> State:
+    """Return the state after a round to which nobody came: nothing moves but by a mechanism's noise."""
+    if method.mechanism is None or update.attended is None or not update.attended.of:
+        return replace(state, round=state.round + 1)
+    after = noised(method.mechanism, state, update, update.attended.of)
     return after if method.server is None else served(method.server, state, after, method.taken_over)
 
 

@@ -34,6 +34,7 @@ from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
 from fedstat.federated.fingerprint import digest, plain
 from fedstat.federated.history import CLIENT_DTYPES
+from fedstat.federated.mechanisms import check_participation
 from fedstat.federated.method import Method, label_of
 from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
@@ -130,6 +131,8 @@ class Plan:
             _check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
             if self.methods[label].aggregator is not None:
                 _check_participants(self.methods[label], self.replicates[seed], self.participation)
+            if (mechanism := self.methods[label].mechanism) is not None:
+                check_participation(mechanism, self.participation, len(self.replicates[seed].clients))
         for key in keys:
             note(key)
             state = None if states is None else states[key]

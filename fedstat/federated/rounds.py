@@ -25,7 +25,7 @@ from fedstat.federated.compression import compressed
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.history import COLUMNS, DTYPES
-from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, weighed
+from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, unattended, weighed
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
@@ -145,10 +145,11 @@ class Run:
     def sit_out(self, t: int, who: Attended) -> Update:
         """Let round t pass, to which nobody came."""
         rng = self.replicate.seeds.stream("server", t)
-        self.state = replace(self.state, round=self.state.round + 1)
+        update = weighed(self.method, who, self.replicate.clients.train.n, {}, {}, rng, self.network)
+        self.state = unattended(self.method, self.state, update)
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
-        return weighed(self.method, who, self.replicate.clients.train.n, {}, {}, rng, self.network)
+        return update
 
     def prelude(self) -> Traffic:
         """Count the bytes that travel before the first round."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from fedstat._account import Spent, spend, tabulated
 from fedstat._checks import whole
+from fedstat.federated.attendance import Attendance
 from fedstat.federated.fingerprint import plain
 from fedstat.federated.mechanisms import Gaussian
 from fedstat.federated.record.result import Result
 
 
 def spent(
-    mechanism: Gaussian, *, clients: int, rounds: int, participation: Any = 1.0, delta: float | None = None
+    mechanism: Gaussian,
+    *,
+    clients: int,
+    rounds: int,
+    participation: float | Attendance = 1.0,
+    delta: float | None = None,
 ) -> Spent:
     """Return the epsilon that a run would come to, by dp-accounting.
 
@@ -24,13 +28,23 @@ def spent(
     drawn without replacement (Wang, Balle and Kasiviswanathan 2019, Theorem 27) and that of a client who is drawn in
     every round. That of Poisson sampling, which is smaller, would not hold for such draws.
 
+    Under `fedstat.attendance.Poisson` it does hold (Mironov, Talwar and Zhang 2019, "Rényi Differential Privacy of the
+    Sampled Gaussian Mechanism"): the mean divides by the number of participants to be expected, and a round to which
+    nobody comes releases noise. The relation is that one client is added or removed, where the number K of clients, by
+    which the expected number is known, is public and stays.
+
+    Under `fedstat.attendance.Dropout` the server's noise stays whole, and epsilon is that of who is asked: a client who
+    drops out counts as one whose change is zero. It is assumed that nobody drops out because of their data.
+    `fedstat.attendance.Stragglers` do less work, which changes nothing about who is drawn. A trace and attendances of
+    one's own have no account, since no law says how they draw.
+
     Parameters
     ----------
     mechanism : Gaussian
         The mechanism.
     clients, rounds : int
         How many clients there are, and how many rounds they train.
-    participation : float
+    participation : float or Attendance
         Who takes part, as `fedstat.federate` has it.
     delta : float, optional
         By default the smaller of 1e-5 and ``clients ** -1.1``.
@@ -46,9 +60,8 @@ def spent(
     --------
     >>> import fedstat as fs
     >>> mechanism = fs.mechanisms.Gaussian(clip=1.0, noise=4.0)
-    >>> all_, half = (fs.privacy.spent(mechanism, clients=50, rounds=30, participation=p) for p in (1.0, 0.5))
-    >>> round(all_.epsilon, 2), round(half.epsilon, 2)
-    (6.33, 14.83)
+    >>> for participation in (1.0, 0.1, fs.attendance.Poisson(0.1)):
+    ...     print(fs.privacy.spent(mechanism, clients=50, rounds=30, participation=participation))
     """
     if type(mechanism) is not Gaussian:
         raise ValueError(f"no account for {mechanism!r}: Gaussian of fs.mechanisms alone has one.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy import stats
 
 from fedstat._checks import number, whole
 from fedstat._random import stream
+from fedstat.federated.attendance import Attended, Poisson, attended_by
+from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.mechanisms import Mechanism, released
 from fedstat.federated.replicate import participants
 
@@ -33,7 +36,7 @@ class Audit:
     delta : float
         The delta at which epsilon is meant.
     replaced : bool
-        Whether the canary is replaced by its opposite, or put to zero.
+        Whether the canary is replaced by its opposite, or put to zero; under Poisson sampling it is removed instead.
     true_positives, false_positives : float
         Shares of the trials with the canary, and without it, in which the test says that it is there.
     trials : int
@@ -68,7 +71,7 @@ def audit(
     *,
     clients: int,
     rounds: int,
-    participation: float = 1.0,
+    participation: float | Poisson = 1.0,
     delta: float | None = None,
     confidence: float = 0.95,
     trials: int = 10_000,
@@ -90,7 +93,7 @@ def audit(
     mechanism : Mechanism
         The mechanism, fedstat's or one's own.
     clients, rounds, participation, delta
-        As `spent` takes them.
+        As `spent` takes them; participants are a fixed number, or drawn by `fedstat.attendance.Poisson`.
     confidence : float
         Of the limit, in (0, 1).
     trials : int
@@ -120,8 +123,9 @@ def audit(
     clients, rounds, trials = whole("clients", clients, 1), whole("rounds", rounds, 1), whole("trials", trials, 4)
     delta = min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
     alpha = 1 - number("confidence", confidence, "(0, 1)")
-    participation = number("participation", participation, "(0, 1]")
-    replaced = len(participants(0, 0, clients, participation)) < clients
+    if not isinstance(participation, Poisson):
+        participation = number("participation", participation, "(0, 1]")
+    replaced = isinstance(participation, float) and len(participants(0, 0, clients, participation)) < clients
     inside, outside = (
         _scores(mechanism, clients, rounds, participation, trials, sign, stream(seed, "audit", k))
         for k, sign in enumerate((1, -1 if replaced else 0))
@@ -134,24 +138,36 @@ def audit(
 
 
 def _scores(
-    mechanism: Mechanism, clients: int, rounds: int, participation: float, trials: int, sign: int,
+    mechanism: Mechanism, clients: int, rounds: int, participation: float | Poisson, trials: int, sign: int,
     rng: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
     """Return what each trial's rounds release in the direction of the canary, which is client 0, summed."""
     direction = torch.ones(_WIDTH, dtype=torch.float64) / _WIDTH**0.5
     seeds, found = rng.integers(2**62, size=trials).tolist(), np.zeros(trials)
-    everybody = len(participants(0, 0, clients, participation)) == clients
     for t in range(rounds):
-        there = [np.arange(clients)] * trials if everybody else [
-            participants(one, t, clients, participation) for one in seeds
-        ]  # fmt: skip
-        step = max(1, _AT_ONCE // (len(there[0]) * _WIDTH))
-        for first in range(0, trials, step):
-            rows = slice(first, min(first + step, trials))
-            canary = torch.from_numpy(np.stack(there[rows]) == 0).double()  # (trials, m)
-            changes = sign * _FAR * mechanism.clip * canary[..., None] * direction
-            found[rows] += (released(mechanism, changes, changes.shape[-2], rng) @ direction).numpy()
+        who = _who(participation, seeds, t, clients)
+        if isinstance(participation, Poisson) and not sign:  # the canary is no client at all
+            who = [replace(one, ids=one.ids[one.ids > 0]) for one in who]
+        alike = dict[tuple[int, float], list[int]]()
+        for trial, one in enumerate(who):
+            alike.setdefault((len(one.ids), one.of), []).append(trial)
+        for (m, of), trials_of in alike.items():
+            step = max(1, _AT_ONCE // (max(1, m) * _WIDTH))
+            for first in range(0, len(trials_of) if of else 0, step):  # nothing is released where `of` is 0
+                rows = trials_of[first : first + step]
+                canary = torch.from_numpy(np.stack([who[trial].ids for trial in rows]) == 0).double()  # (trials, m)
+                changes = sign * _FAR * mechanism.clip * canary[..., None] * direction
+                found[rows] += (released(mechanism, changes, of, rng) @ direction).numpy()
     return found
+
+
+def _who(participation: float | Poisson, seeds: Sequence[int], t: int, clients: int) -> list[Attended]:
+    """Return who comes to round t under each of some seeds, as in a run."""
+    if isinstance(participation, Poisson):
+        return [attended_by(participation, Seeds(one), t, clients) for one in seeds]
+    if len(participants(0, 0, clients, participation)) == clients:
+        return [Attended(np.arange(clients))] * len(seeds)
+    return [Attended(participants(one, t, clients, participation)) for one in seeds]
 
 
 def _threshold(inside: np.ndarray, outside: np.ndarray, delta: float, alpha: float) -> tuple[float, bool]:

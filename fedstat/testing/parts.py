@@ -226,7 +226,7 @@ def check_mechanism(mechanism: Mechanism) -> None:
     =============  ===================================================================================================
     law            statement
     =============  ===================================================================================================
-    ``shape``      ``send`` keeps the shape of changes (..., m, d), ``combine`` makes one (..., d) of them
+    ``shape``      ``send`` keeps the shape of changes (..., m, d), ``combine`` makes one (..., d) of them; m may be 0
     ``finite``     of finite changes they make numbers
     ``untouched``  what is given stays as it is
     ``repeat``     all that is random comes from `rng`

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ import fedstat as fs
 from fedstat.experiment import read
 from fedstat.experiment.build import set_up
 from fedstat.experiment.parsing import code_named
+from fedstat.federated.attendance import Dropout, Poisson, Stragglers, Trace
 from fedstat.federated.mechanisms import Gaussian, clipped, released
 from fedstat.federated.replicate import participants
 from fedstat.testing import check_mechanism, check_method
@@ -61,6 +63,82 @@ def test_a_run_is_its_plain_loop(cls, at):
             )  # fmt: skip
         if t == 1:
             break
+
+
+@pytest.mark.parametrize(
+    ("attendance", "of"),
+    [
+        (Poisson(0.2), 0.2 * 6),
+        (Stragglers(Poisson(0.2), 0.5, (0.2, 0.6)), 0.2 * 6),
+        (Dropout(Poisson(0.5), 0.6), 0.5 * 6 * 0.4),
+        (Dropout(0.5, (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)), 3 * 0.25),
+    ],
+)
+@pytest.mark.parametrize("server", [None, fs.server.SGD(lr=0.5, momentum=0.9)], ids=["none", "sgd"])
+@pytest.mark.parametrize("cls", [fs.FedAvg, fs.methods.FedPer], ids=lambda cls: cls.__name__)
+def test_whoever_comes_the_sum_has_the_noise_and_the_divisor_is_that_of_the_law(cls, server, attendance, of):
+    """By plain loops; a round to which nobody comes releases noise as well, and the server's optimiser steps on it."""
+    method, sizes, pull, clients = private(cls, Gaussian(clip=0.05, noise=0.5), server=server), set(), 0, {}
+    before = {}
+    rounds = fs.rounds(method, MODEL, vector_clients(6), TRAINING, dtype="float64", participation=attendance)
+    for t, now in zip(range(15), rounds, strict=False):
+        (update,), (state,), (run,) = now.updates.values(), now.states.values(), now.runs.values()
+        shared = [n for n in state.server if n not in state.shared or state.shared[n].all()]
+        start, after = (
+            torch.cat([leaves[n].flatten() for n in shared]).numpy()
+            for leaves in (before or run.network.initial(), state.server)
+        )
+        total = 0.5 * 0.05 * run.replicate.seeds.stream("server", t).standard_normal(len(after))
+        for i in range(len(update.ids)):
+            row = np.concatenate([(update.end[n] - update.start[n])[i].flatten().numpy() for n in shared])
+            total += row * min(1, 0.05 / np.linalg.norm(row))
+        pull = total / of if server is None else 0.9 * pull + total / of
+        np.testing.assert_allclose(after - start, pull if server is None else 0.5 * pull, rtol=0, atol=1e-12)
+        assert state.round == t + 1
+        if not len(update.ids):
+            assert all(torch.equal(state.clients[n], leaf) for n, leaf in clients.items())
+        sizes.add(len(update.ids))
+        before, clients = state.server, {n: state.clients[n].clone() for n in state.clients}
+    assert {0, 1} < sizes
+
+
+def test_rounds_of_noise_alone_are_not_told_to_be_still(recwarn):
+    run(private(), 6, clients=vector_clients(3), model=MODEL, participation=Poisson(0.1))
+    assert not [w for w in recwarn if "no participant" in str(w.message)]
+    log = Trace(pd.DataFrame({"round": [2], "client": [0], "work": [1.0]}))  # no law: there is no number to divide by
+    with pytest.warns(RuntimeWarning, match="1 of 2 rounds had no participant, and ended without a step"):
+        run(private(), 2, clients=vector_clients(3), model=MODEL, participation=log)
+
+
+def everybody(round, clients, rng, fixed):
+    return np.ones(clients)
+
+
+@pytest.mark.parametrize(
+    "attendance",
+    [Poisson(0.5), Dropout(0.5, 0.1), Stragglers(Dropout(1.0, 0.1), 0.5, (0.5, 0.5)), everybody,
+     Trace(pd.DataFrame({"round": [1], "client": [0], "work": [1.0]}))],
+)  # fmt: skip
+def test_clients_who_may_be_missing_add_no_noise(attendance):
+    words = "participation must draw a fixed number of clients.*Gaussian.*a client that is missing would take its noise"
+    with pytest.raises(ValueError, match=words):
+        run(private(mechanism=Gaussian(1.0, 1.0, at="client")), model=MODEL, participation=attendance,
+            clients=vector_clients())  # fmt: skip
+    with pytest.raises(ValueError, match=r"participation must draw a fixed number of clients.*Own"):
+        run(private(mechanism=Own()), model=MODEL, participation=attendance, clients=vector_clients())
+
+
+def test_clients_who_are_slow_deliver_and_add_their_noise():
+    here = {"model": MODEL, "clients": vector_clients(), "rounds": 2}
+    for at in ("server", "client"):
+        slow, plain = (run(private(mechanism=Gaussian(0.05, 0.5, at=at)), participation=p, **here)
+                       for p in (Stragglers(0.5, 1.0, (1.0, 1.0)), 0.5))  # fmt: skip
+        equal(slow, plain, atol=1e-12)
+
+
+def test_a_law_by_which_nobody_delivers_is_refused():
+    with pytest.raises(ValueError, match=r"participation must let clients deliver, or Gaussian.* has no mean"):
+        run(private(), model=MODEL, participation=Dropout(0.5, 1.0), clients=vector_clients())
 
 
 @pytest.mark.parametrize("at", ["server", "client"])
@@ -235,6 +313,13 @@ class Flat(Own):
         return super().combine(changes, of, rng)[..., 0]
 
 
+class Expectant(Own):
+    """Takes the first participant for granted."""
+
+    def combine(self, changes, of, rng):
+        return super().combine(changes, of, rng) + 0 * changes[..., 0, :]
+
+
 class Writes(Own):
     def send(self, changes, of, rng):
         return changes.mul_(0.1)
@@ -250,7 +335,7 @@ class Counted(Own):
 @pytest.mark.parametrize(
     ("mechanism", "law"),
     [(Unbounded(), "influence"), (Counted(), "influence"), (Shared(), "repeat"), (Flat(), "shape"),
-     (Writes(), "untouched")],
+     (Writes(), "untouched"), (Expectant(), "call")],
 )  # fmt: skip
 def test_broken_laws_are_named(mechanism, law):
     with pytest.raises(AssertionError, match=f"{type(mechanism).__name__} breaks the law '{law}'"):

@@ -2,15 +2,18 @@
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import optimize
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, pld
+from scipy import optimize, special, stats
 
 import fedstat as fs
 from fedstat import _account
+from fedstat.federated.attendance import Dropout, Poisson, Stragglers, Trace
 from fedstat.federated.mechanisms import Gaussian
 from fedstat.report.runs import report_runs
 from tests.support.clients import vector_clients
@@ -91,7 +94,7 @@ def test_drawing_participants_never_costs_more_than_all_rounds():
     assert spent(5.0, clients=100, participation=0.1).accountant.endswith("Rényi")
 
 
-@pytest.mark.parametrize("participation", [1.0, 0.25])
+@pytest.mark.parametrize("participation", [1.0, 0.25, Poisson(0.25)])
 def test_epsilon_grows_with_rounds_and_falls_with_noise_and_delta(participation):
     def epsilons(name, values):
         return [spent(**{name: v}, participation=participation).epsilon for v in values]
@@ -108,6 +111,62 @@ def test_the_default_delta_is_below_one_over_the_clients():
     assert spent(delta=None, clients=10**6).delta == pytest.approx(10**-6.6)
 
 
+def renyi(q, sigma, a):
+    """The larger Rényi divergence of order a between a mixture of two normals and one of them, by quadrature."""
+    x, step = np.linspace(-12 * sigma, a + 12 * sigma, 20_001, retstep=True)
+    normal = stats.norm(scale=sigma).logpdf(x)
+    mixture = np.logaddexp(math.log1p(-q) + normal, math.log(q) + stats.norm(1, sigma).logpdf(x))
+    moments = [a * p + (1 - a) * r for p, r in ((mixture, normal), (normal, mixture))]
+    return max(special.logsumexp(moment) + math.log(step) for moment in moments) / (a - 1)
+
+
+@pytest.mark.parametrize(("q", "noise", "rounds"), [(0.1, 2.0, 50), (0.5, 4.0, 20), (0.02, 1.0, 300)])
+def test_poisson_sampling_is_that_of_integrated_divergences(q, noise, rounds):
+    found = spent(noise, clients=100, rounds=rounds, participation=Poisson(q))
+    assert found.relation == "one client added or removed"
+    assert (
+        found.sampling == f"each of 100 clients with probability {q}, by Poisson sampling, in each of {rounds} rounds"
+    )
+
+    def epsilon(a):  # conversion of Canonne, Kamath and Steinke 2020, Proposition 12
+        return rounds * renyi(q, noise, a) + math.log1p(-1 / a) - (math.log(1e-5) + math.log(a)) / (a - 1)
+
+    every = {a: epsilon(a) for a in range(2, 25)}
+    best = min(every, key=every.get)
+    assert 2 < best < 24
+    assert found.epsilon == pytest.approx(every[best], rel=1e-6)
+    exact = pld.PLDAccountant().compose(PoissonSampledDpEvent(q, GaussianDpEvent(noise)), rounds).get_epsilon(1e-5)
+    assert 0.8 * found.epsilon < exact < found.epsilon, "a bound, and not far from numerical composition"
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0, 10.0])
+def test_poisson_sampling_costs_more_the_more_come_and_ends_at_everybody(noise):
+    shares = (0.001, 0.01, 0.1, 0.3, 0.6, 0.9, 0.999, 1.0)
+    found = [spent(noise, clients=100, rounds=20, participation=Poisson(q)) for q in shares]
+    assert (np.diff([one.epsilon for one in found]) >= 0).all()
+    assert found[0].epsilon < found[2].epsilon < found[-1].epsilon
+    assert found[-1] == spent(noise, clients=100, rounds=20)
+    fixed = spent(noise, clients=100, rounds=20, participation=0.1)
+    assert found[2].epsilon < fixed.epsilon
+
+
+def test_who_drops_out_or_is_slow_does_not_change_the_account():
+    for base in (Poisson(0.1), 0.25, 1.0):
+        due = spent(participation=base)
+        assert spent(participation=Stragglers(base, 0.5, (0.1, 0.5))) == due
+        for lossy in (Dropout(base, 0.3), Stragglers(Dropout(base, 0.3), 0.5, (0.1, 0.5))):
+            words = f"{due.sampling}, some of whom drop out whatever their data"
+            assert spent(participation=lossy) == replace(due, sampling=words)
+
+
+def by_turns(round, clients, rng, fixed):
+    return np.where(np.arange(clients) % 2 == round % 2, 1.0, np.nan)
+
+
+class Seldom(Poisson):
+    """A law of one's own by inheritance."""
+
+
 @dataclass(frozen=True)
 class Louder(Gaussian):
     """A mechanism of one's own."""
@@ -121,8 +180,21 @@ def test_only_what_is_known_has_an_account():
     with pytest.raises(ValueError, match=r"no account for .*Louder, of it: Gaussian of fs.mechanisms alone has one"):
         fs.privacy.account(result)
     assert "it: epsilon is not known; no account for" in repr(result)
-    with pytest.raises(ValueError, match=r"no account for participation {'type': 'mine.Own'}"):
+    with pytest.raises(
+        ValueError, match=r"no account for participation mine.Own: who takes part is not drawn by a law"
+    ):
         _account.spend(1.0, "server", {"type": "mine.Own"}, 5, 1, None)
+    log = Trace(pd.DataFrame({"round": [1], "client": [0], "work": [1.0]}))
+    for participation in (log, Dropout(log, 0.1), Stragglers(log, 0.5, (0.5, 0.5))):
+        with pytest.raises(ValueError, match=r"no account for participation fedstat.*Trace: who takes part"):
+            spent(participation=participation)
+    with pytest.raises(ValueError, match=r"no account for participation .*\.by_turns: who takes part"):
+        spent(participation=by_turns)
+    for participation in (Poisson(0.5), Dropout(1.0, 0.1)):
+        with pytest.raises(ValueError, match="no account for noise that clients add where they may be missing"):
+            spent(participation=participation, at="client")
+    with pytest.raises(ValueError, match=r"no account for participation .*Seldom"):
+        spent(participation=Seldom(0.5))
     with pytest.raises(ValueError, match=r"delta must be a number in \(0, 1\)"):
         spent(delta=1)
 
@@ -138,7 +210,7 @@ def results(tmp_path, **options):
 
 
 def test_the_account_is_of_what_the_run_did(tmp_path):
-    for participation in (1.0, 0.5):
+    for participation in (1.0, 0.5, Poisson(0.5), Dropout(Poisson(0.5), 0.1)):
         result, loaded = results(tmp_path, participation=participation)
         table = fs.privacy.account(result, delta=1e-6)
         due = spent(4.0, clients=8, rounds=3, participation=participation, delta=1e-6)

@@ -3,14 +3,14 @@
 import math
 from dataclasses import dataclass
 
-import dp_accounting
 import numpy as np
 import pytest
 import torch
-from dp_accounting import rdp
 from scipy import stats
 
 import fedstat as fs
+from fedstat.federated import attendance
+from fedstat.federated.attendance import Dropout, Poisson
 from fedstat.federated.mechanisms import Gaussian, clipped
 from fedstat.privacy import auditing
 from fedstat.privacy.auditing import _limit, _threshold
@@ -84,21 +84,42 @@ def test_the_account_of_one_added_client_is_contradicted_where_one_is_replaced()
     assert added < found.lower < fs.privacy.spent(mechanism, **how).epsilon
 
 
-def poisson(noise, share, rounds, delta):
-    """What dp-accounting says of Poisson sampling."""
-    event = dp_accounting.PoissonSampledDpEvent(share, dp_accounting.GaussianDpEvent(noise))
-    return rdp.RdpAccountant([*range(2, 65)]).compose(event, rounds).get_epsilon(delta)
-
-
 @pytest.mark.slow
 def test_the_same_participants_in_every_round_contradict_the_account_of_draws(monkeypatch):
     """One draw for the whole run: whoever is in it is in every round."""
     how = {"clients": 10, "rounds": 16, "participation": 0.1, "delta": 1e-3, "trials": 4000}
-    mechanism, epsilon = Gaussian(clip=1.0, noise=1.5), poisson(1.5, 0.1, 16, 1e-3)
+    mechanism = Gaussian(clip=1.0, noise=1.5)
+    epsilon = claimed(noise=1.5, clients=10, rounds=16, participation=Poisson(0.1), delta=1e-3)
     assert fs.privacy.audit(mechanism, **how).lower < epsilon
     draw = auditing.participants
     monkeypatch.setattr(auditing, "participants", lambda seed, t, *rest: draw(seed, 0, *rest))
     assert fs.privacy.audit(mechanism, **how).lower > epsilon
+
+
+def test_the_number_that_came_is_no_divisor(monkeypatch):
+    """One client, who comes to half of the rounds: where it is removed, nobody comes, and nothing would be released."""
+    how = {"clients": 1, "rounds": 2, "participation": Poisson(0.5), "delta": 1e-3}
+    mechanism, epsilon = Gaussian(clip=1.0, noise=4.0), claimed(noise=4.0, **how)
+    assert fs.privacy.audit(mechanism, trials=4000, **how).lower < epsilon
+    monkeypatch.setattr(attendance, "expected_of", lambda participation, clients: None)
+    assert fs.privacy.audit(mechanism, trials=4000, **how).lower > 3 * epsilon
+
+
+def test_an_audit_under_poisson_sampling_of_everybody_is_that_of_all():
+    one, all_ = (fs.privacy.audit(Gaussian(1.0, 2.0), **FEW | {"participation": p}) for p in (Poisson(1.0), 1.0))
+    assert one == all_
+
+
+@pytest.mark.slow
+def test_poisson_sampling_has_the_account_that_neither_fixed_nor_all_participants_have():
+    how = {"clients": 10, "rounds": 16, "delta": 1e-3}
+    mechanism, epsilon = Gaussian(clip=1.0, noise=1.0), claimed(noise=1.0, participation=Poisson(0.1), **how)
+    right = fs.privacy.audit(mechanism, participation=Poisson(0.1), trials=4000, **how)
+    assert 0 < right.lower < epsilon
+    assert not right.replaced
+    assert fs.privacy.audit(mechanism, trials=4000, **how).lower > 2 * epsilon
+    for mutant in (TwiceDivided(1.0, 1.0), Uncut(1.0, 1.0)):
+        assert fs.privacy.audit(mutant, participation=Poisson(0.1), trials=4000, **how).lower > epsilon
 
 
 @pytest.mark.slow
@@ -107,7 +128,10 @@ def test_a_fixed_number_of_participants_contradicts_the_account_of_poisson_sampl
     how = {"clients": 10, "rounds": 8, "participation": 0.7, "delta": 0.03}
     mechanism = Gaussian(clip=1.0, noise=2.0)
     found = fs.privacy.audit(mechanism, trials=8000, **how)
-    assert poisson(2.0, 0.7, 8, 0.03) < found.lower < fs.privacy.spent(mechanism, **how).epsilon
+    drawn = how | {"participation": Poisson(0.7)}
+    epsilon = fs.privacy.spent(mechanism, **drawn).epsilon
+    assert epsilon < found.lower < fs.privacy.spent(mechanism, **how).epsilon
+    assert 0.5 * epsilon < fs.privacy.audit(mechanism, trials=8000, **drawn).lower < epsilon
 
 
 def test_a_limit_is_that_of_clopper_and_pearson():
@@ -151,3 +175,5 @@ def test_an_audit_repeats_and_says_what_it_found():
     assert found.trials == 2000
     with pytest.raises(ValueError, match="trials must be"):
         fs.privacy.audit(Gaussian(1.0, 2.0), clients=3, rounds=1, trials=2)
+    with pytest.raises(ValueError, match=r"participation must be a number in \(0, 1\]"):
+        fs.privacy.audit(Gaussian(1.0, 2.0), clients=3, rounds=1, participation=Dropout(1.0, 0.1))

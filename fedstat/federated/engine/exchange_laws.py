@@ -204,12 +204,12 @@ def try_mechanism(mechanism: Mechanism) -> None:
     draws, device, far = np.random.default_rng(0), torch.device("cpu"), mechanism.clip * torch.ones(6).double()
 
     def outcome(changes: Tensor) -> Any:
-        return called("it", released, mechanism, changes, changes.shape[-2], np.random.default_rng(1))
+        return called("it", released, mechanism, changes, changes.shape[-2] or 5, np.random.default_rng(1))
 
-    for m in (1, 5):
+    for m in (0, 1, 5):
         changes = mechanism.clip * torch.from_numpy(draws.normal(size=(2, m, 6)))
         given, before = changes.clone(), generators(device)
-        found, sent = outcome(given), called("it", mechanism.send, given, m, np.random.default_rng(1))
+        found, sent = outcome(given), called("it", mechanism.send, given, m or 5, np.random.default_rng(1))
         for what, one, shape in (("send", sent, (2, m, 6)), ("combine", found, (2, 6))):
             if not isinstance(one, Tensor) or one.shape != shape:
                 got = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else type(one).__name__
@@ -220,6 +220,8 @@ def try_mechanism(mechanism: Mechanism) -> None:
             raise BrokenLaw("untouched", "it writes into the changes that it is given.")
         if before != generators(device) or not torch.equal(found, outcome(given)):
             raise BrokenLaw("repeat", "its outcome differs under the same rng, or it draws from another.")
+        if not m:
+            continue
         none, most = changes[0].clone(), 1 + 1e-9
         none[0] = 0
         ends = [
