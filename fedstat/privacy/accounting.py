@@ -61,7 +61,11 @@ def spent(
     >>> import fedstat as fs
     >>> mechanism = fs.mechanisms.Gaussian(clip=1.0, noise=4.0)
     >>> for participation in (1.0, 0.1, fs.attendance.Poisson(0.1)):
-    ...     print(fs.privacy.spent(mechanism, clients=50, rounds=30, participation=participation))
+    ...     found = fs.privacy.spent(mechanism, clients=50, rounds=30, participation=participation)
+    ...     print(f"{found.epsilon:.2f} ({found.relation})")
+    6.33 (the change of one client put to zero)
+    2.80 (the data of one client replaced)
+    0.59 (one client added or removed)
     """
     if type(mechanism) is not Gaussian:
         raise ValueError(f"no account for {mechanism!r}: Gaussian of fs.mechanisms alone has one.")
