@@ -64,7 +64,7 @@ def spent(
     ...     found = fs.privacy.spent(mechanism, clients=50, rounds=30, participation=participation)
     ...     print(f"{found.epsilon:.2f} ({found.relation})")
     6.33 (the change of one client put to zero)
-    2.80 (the data of one client replaced)
+    2.79 (the data of one client replaced)
     0.59 (one client added or removed)
     """
     if type(mechanism) is not Gaussian:

@@ -118,8 +118,7 @@ def test_poisson_sampling_has_the_account_that_neither_fixed_nor_all_participant
     assert 0 < right.lower < epsilon
     assert not right.replaced
     assert fs.privacy.audit(mechanism, trials=4000, **how).lower > 2 * epsilon
-    for mutant in (TwiceDivided(1.0, 1.0), Uncut(1.0, 1.0)):
-        assert fs.privacy.audit(mutant, participation=Poisson(0.1), trials=4000, **how).lower > epsilon
+    assert fs.privacy.audit(Uncut(1.0, 1.0), participation=Poisson(0.1), trials=1000, **how).lower > epsilon
 
 
 @pytest.mark.slow
