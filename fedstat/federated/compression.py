@@ -63,7 +63,7 @@ class Compression(Protocol):
     """
 
     def encode(self, x: np.ndarray, rng: np.random.Generator) -> bytes:
-        """Return the bytes of a vector (d,) of float32; zeros must come back as zeros."""
+        """Return the bytes of a vector (d,) of float32; a vector of zeros must come back as one."""
         ...
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
@@ -176,7 +176,7 @@ class RandK:
         check_fields(self, share="(0, 1]")
 
     def variance(self, d: int) -> float:
-        """Return the relative variance, ``d / k - 1``, which is no bound but exact."""
+        """Return the relative variance, ``d / k - 1``, which is exact."""
         return d / _count(self.share, d) - 1
 
     def encode(self, x: np.ndarray, rng: np.random.Generator) -> bytes:

@@ -373,7 +373,7 @@ def aggregated(method: Method, state: State, update: Update) -> State:
     With fewer participants than the aggregator needs the round counts, and nothing moves.
     """
     if (rule := method.mechanism or method.aggregator) is not None:
-        if len(update.ids) < getattr(rule, "fewest", 1):
+        if not enough(method, update):
             return replace(state, round=state.round + 1)
         update = heard(rule, state, update)
     after = method.aggregate(state, update)
@@ -386,6 +386,11 @@ def unattended(method: Method, state: State, update: Update) -> State:
         return replace(state, round=state.round + 1)
     after = noised(method.mechanism, state, update, update.attended.of)
     return after if method.server is None else served(method.server, state, after, method.taken_over)
+
+
+def enough(method: Method, update: Update) -> bool:
+    """Say whether so many took part that the method's aggregator, if it has one, can combine what they send."""
+    return len(update.ids) >= getattr(method.mechanism or method.aggregator, "fewest", 1)
 
 
 def stack(params: Params, clients: int) -> Params:

@@ -24,8 +24,11 @@ from fedstat.federated.composition import check_composition
 from fedstat.federated.compression import compressed
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
+from fedstat.federated.fingerprint import digest
 from fedstat.federated.history import COLUMNS, DTYPES
-from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, unattended, weighed
+from fedstat.federated.method import (
+    Method, aggregated, enough, naming, on_device, returned, stack, unattended, weighed,
+)  # fmt: skip
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
@@ -78,6 +81,8 @@ class Run:
         How its clients train.
     stack : object
         Runs for which this is equal train as one stack.
+    draws : tuple
+        The key of what the server draws; under a mechanism by method and training.
     records : dict of list
         What the method records, round by round.
     stopped : bool
@@ -92,6 +97,7 @@ class Run:
     state: State
     route: Route
     stack: object
+    draws: tuple[Any, ...]
     records: dict[str, list[np.ndarray]] = field(default_factory=dict)
     stopped: bool = False
 
@@ -107,7 +113,7 @@ class Run:
 
     def aggregate(self, t: int, who: Attended, start: Params, end: Params) -> tuple[Update, Traffic]:
         """Hand what participants return in round t (from 0) to the method; return that, and what travelled."""
-        n, rng = self.replicate.clients.train.n, self.replicate.seeds.stream("server", t)
+        n, rng = self.replicate.clients.train.n, self.replicate.seeds.stream(*self.draws, t)
         trained = update = weighed(self.method, who, n, start, end, rng, self.federation.network)
 
         def step(name: str, work: Callable[[State, Update], Any], kind: Any, what: str) -> Any:
@@ -133,18 +139,23 @@ class Run:
         if codec is None:
             return update, up, self.state.unsent
         rngs = [self.replicate.seeds.stream("compression", t, k) for k in update.ids.tolist()]
-        return compressed(codec, of, self.state, update, down, up, rngs, len(self.replicate.clients))
+        found = compressed(codec, of, self.state, update, down, up, rngs, len(self.replicate.clients))
+        return found if enough(self.method, update) else (*found[:2], self.state.unsent)
 
     def without(self, t: int, missing: np.ndarray) -> Traffic:
         """Count what clients receive in round t before they drop out."""
-        n, rng, start = self.replicate.clients.train.n, self.replicate.seeds.stream("server", t), self.receive(missing)
+        n, rng, start = (
+            self.replicate.clients.train.n,
+            self.replicate.seeds.stream(*self.draws, t),
+            self.receive(missing),
+        )
         update = weighed(self.method, Attended(missing), n, start, start, rng, self.network)
         down = size(self.method.download(self.state, update))
         return Traffic(self.key, t + 1, missing, np.zeros((), np.int64), down)
 
     def sit_out(self, t: int, who: Attended) -> Update:
         """Let round t pass, to which nobody came."""
-        rng = self.replicate.seeds.stream("server", t)
+        rng = self.replicate.seeds.stream(*self.draws, t)
         update = weighed(self.method, who, self.replicate.clients.train.n, {}, {}, rng, self.network)
         self.state = unattended(self.method, self.state, update)
         for name, value in self.method.record(self.state).items():
@@ -275,7 +286,10 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
     if any(part is not None for part in (method.server, method.aggregator, method.compression, method.mechanism)):
         check_composition(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
-    return Run(key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route))
+    draws = ("server",) if method.mechanism is None else ("noise", int(digest((method, equipment.training)), 16))
+    return Run(
+        key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route), draws
+    )
 
 
 def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -> object:

@@ -256,7 +256,7 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     weight = torch.ones(1, dtype=network.dtype, device=network.device)
     update = Update(ids, received, end, weight, np.random.default_rng(0), network)
     if (mechanism := method.mechanism) is not None:  # what the client makes of its change before it sends it
-        of, rng = len(run.replicate.clients), run.replicate.seeds.stream("server", t, look.client)
+        of, rng = len(run.replicate.clients), run.replicate.seeds.stream(*run.draws, t, look.client)
         update = heard(lambda changes, _: mechanism.send(changes, of, rng)[0], run.state, update)
     down = method.download(run.state, update)
     update, _, _ = run.compressed(t, update, down, method.upload(run.state, update))

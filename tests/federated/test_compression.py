@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -503,3 +504,25 @@ def test_descriptions_tell_the_bytes_and_attackers_see_what_was_sent():
     network, look = fs.models.mlp(64, 8, 10), fs.privacy.Look(client=3)
     (seen,) = fs.privacy.observe(method, network, clients, fs.Training(lr=0.1), look)
     assert len(seen.update["hidden.weight"].abs().round(decimals=6).unique()) <= 3
+
+
+def test_a_round_below_the_fewest_of_an_aggregator_takes_nothing_from_what_is_owed():
+    """Four of six take part: a rule that needs five hears nobody, and what was lost before is still to be sent."""
+    rule, codec = fs.aggregators.Krum(f=1), TopK(0.1)
+    method, clients = fs.FedAvg(compression=codec, aggregator=rule), vector_clients()
+    who = pd.DataFrame(
+        [(t, k, 1.0) for t in (1, 2, 3) for k in range(4 if t == 2 else 6)], columns=["round", "client", "work"]
+    )
+    taken = [
+        now.states[KEY]
+        for now in itertools.islice(
+            fs.rounds({"it": method}, NETWORK, clients, TRAINING, participation=fs.attendance.Trace(who)), 3
+        )
+    ]
+    owed = [state.unsent.rows(torch.arange(6)) for state in taken]
+    assert any(leaf.any() for leaf in owed[0].values())
+    for n, leaf in owed[0].items():
+        assert torch.equal(owed[1][n], leaf)
+        assert not torch.equal(owed[2][n], leaf)
+    assert all(torch.equal(taken[1].server[n], leaf) for n, leaf in taken[0].server.items())
+    assert [state.round for state in taken] == [1, 2, 3]

@@ -16,6 +16,7 @@ from fedstat.experiment.build import set_up
 from fedstat.experiment.parsing import code_named
 from fedstat.federated.attendance import Dropout, Poisson, Stragglers, Trace
 from fedstat.federated.mechanisms import Gaussian, clipped, released
+from fedstat.federated.method import aggregated
 from fedstat.federated.replicate import participants
 from fedstat.testing import check_mechanism, check_method
 from tests.support.clients import image_clients, vector_clients
@@ -33,13 +34,13 @@ def private(cls=fs.FedAvg, mechanism=None, **options):
 @pytest.mark.parametrize("at", ["server", "client"])
 @pytest.mark.parametrize("cls", [fs.FedAvg, fs.methods.FedPer, fs.methods.Ditto], ids=lambda cls: cls.__name__)
 def test_a_run_is_its_plain_loop(cls, at):
-    """Changes as lists of numbers; the noise is the next of the server's stream of the round."""
+    """Changes as lists of numbers; the noise is the next of the stream that the run has for the round."""
     method = private(cls, Gaussian(clip=0.05, noise=0.5, at=at))
     rounds = fs.rounds(method, MODEL, vector_clients(9), TRAINING, dtype="float64", participation=0.5)
     for t, now in enumerate(rounds):
         ((key, update),), (state,), (run,) = now.updates.items(), now.states.values(), now.runs.values()
         shared = [n for n in state.server if n not in state.shared or state.shared[n].all()]
-        rng, m = run.replicate.seeds.stream("server", t), len(update.ids)
+        rng, m = run.replicate.seeds.stream(*run.draws, t), len(update.ids)
         assert m == 5
         assert key[0] == cls.__name__
         rows = []
@@ -196,14 +197,15 @@ def test_noise_is_of_the_seed_and_the_round_alone(tmp_path):
 
 
 def test_a_server_optimizer_steps_on_what_is_released():
-    one, half = (
-        next(fs.rounds(private(server=server), MODEL, vector_clients(), TRAINING, dtype="float64"))
+    rounds = fs.rounds(private(), MODEL, vector_clients(), TRAINING, dtype="float64")
+    (before,) = next(rounds).states.values()
+    (update,) = next(rounds).updates.values()
+    full, half = (
+        aggregated(private(server=server), before, replace(update, rng=np.random.default_rng(0))).server
         for server in (None, fs.server.SGD(lr=0.5))
     )
-    ((update,), (full,)), (some,) = (one.updates.values(), one.states.values()), half.states.values()
-    for n, leaf in full.server.items():
-        start = update.start[n][0]
-        torch.testing.assert_close(some.server[n] - start, (leaf - start) / 2, rtol=0, atol=1e-12)
+    for n, leaf in before.server.items():
+        torch.testing.assert_close(half[n] - leaf, (full[n] - leaf) / 2, rtol=0, atol=1e-12)
 
 
 def test_what_participants_trained_is_told_without_noise():
@@ -391,3 +393,36 @@ def test_participants_are_as_many_as_the_account_counts():
             drawn = len(participants(0, 0, clients, share))
             words = spend(1.0, "server", share, clients, 1, 1e-5).sampling
             assert words.startswith(f"all {clients} " if drawn == clients else f"{drawn} of {clients} ")
+
+
+def changes_of_round(runs):
+    """What the first round of runs does to the server's weights, a row for each."""
+    now = next(runs)
+    return torch.stack(
+        [
+            torch.cat([(now.states[key].server[n] - leaf[0]).flatten() for n, leaf in update.start.items()])
+            for key, update in now.updates.items()
+        ]
+    )
+
+
+@pytest.mark.parametrize("at", ["server", "client"])
+def test_no_two_releases_have_the_same_noise(at):
+    """By seeds that share participants, methods, settings and rates; without training noise is all that there is."""
+    methods = {
+        "FedAvg": private(mechanism=Gaussian(1.0, 1.0, at)),
+        "FedProx": private(fs.methods.FedProx, Gaussian(1.0, 1.0, at), mu=0.1),
+        "stronger": private(fs.methods.FedProx, Gaussian(1.0, 1.0, at), mu=0.2),
+    }
+    still = fs.Training(lr=0.0, batch_size=100)
+    training = {label: still for label in methods} | {"stronger": replace(still, batch_size=50)}
+    how = {"dtype": "float64", "seed": (0, 1), "vary": "initial weights"}
+    found = changes_of_round(fs.rounds(methods, fs.models.mlp(3, 100, 2), vector_clients(), training, **how))
+    assert len(found) == 6
+    correlations = np.corrcoef(found.numpy()) - np.eye(6)
+    assert np.abs(correlations).max() < 5 / found.shape[1] ** 0.5
+    again = changes_of_round(fs.rounds(methods, fs.models.mlp(3, 100, 2), vector_clients(), training, **how))
+    assert torch.equal(found, again)
+    rate = {label: replace(one, weight_decay=0.1) for label, one in training.items()}
+    other = changes_of_round(fs.rounds(methods, fs.models.mlp(3, 100, 2), vector_clients(), rate, **how))
+    assert max(abs(np.corrcoef(a, b)[0, 1]) for a, b in zip(found, other, strict=True)) < 0.2

@@ -13,6 +13,9 @@ source               what follows it
                      dropout, the samples that a method keeps from training (``Method.held_out``), and what a random
                      compression of uploads draws
 ===================  ===============================================================================================
+
+The noise of a mechanism of differential privacy follows none of them, but the seed itself, whatever varies: two
+releases with the same noise would give away what it hides.
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ class Seeds:
 
     def stream(self, purpose: str, *place: int) -> np.random.Generator:
         """Return the generator of a purpose at a place; see `fedstat._random.stream`."""
-        return stream(self.of(_SOURCE_OF[purpose]), purpose, *place)
+        return stream(self.seed if purpose == "noise" else self.of(_SOURCE_OF[purpose]), purpose, *place)
 
     @classmethod
     def of_run(cls, config: Mapping[str, Any], seed: int) -> Seeds:
