@@ -19,13 +19,18 @@ def check_composition(method: Method, state: State) -> None:
     name, masks, rule = type(method).__name__, state.shared, method.mechanism or method.aggregator
     if all(leaf in masks and not masks[leaf].any() for leaf in state.server):
         raise ValueError(
-            f"{name} shares nothing, so that server, aggregator, compression and mechanism have no effect; leave them "
-            "out."
+            f"{name} keeps no weights at the server, on which server, aggregator, compression and mechanism work; "
+            "leave them out."
         )
     aggregates = next(cls for cls in type(method).__mro__ if "aggregate" in vars(cls))
     if rule is not None and not vars(aggregates).get("averages", False):
         raise ValueError(f"{name} aggregates in a way of its own, which has no place for {rule!r}.")
     if rule is not None and any(len(mask) > 1 for mask in masks.values()):
         raise ValueError(f"{rule!r} needs clients that share the same elements, which {name}'s do not.")
+    if method.compression is not None and method.exact_uploads:
+        raise ValueError(
+            f"{name} has no place for {method.compression!r}: its server keeps the sum of what clients remember, from "
+            "which it would drift away if it heard something else than they have."
+        )
     if method.mechanism is not None:
         check_messages(method.mechanism, name, [s for s in ("upload", "prelude") if overrides(method, s)], state)

@@ -34,6 +34,7 @@ Steps and class attributes that are rarely needed, each with the methods of feds
 ``at_once``           says what the method holds of all clients at once, in bytes (`FedFOMO`)
 ``taken_over``        names the slots of the server that its optimiser leaves as they were aggregated (`SCAFFOLD`)
 ``averages``          says, in a class with an ``aggregate`` of its own, that this averages as FedAvg's does (`FedAvg`)
+``exact_uploads``     says that the server sums what clients remember, and must hear it exactly (`FedDyn`, `SCAFFOLD`)
 ====================  =============================================================================================
 
 ``prepare``, ``objective``, ``pull``, ``constrain``, ``finish`` and ``predict`` speak of one client; the engine
@@ -90,7 +91,8 @@ class Method:
     engine keeps from training for the method's own use, ``batches`` the number of batches that one step takes, and
     ``taken_over`` the slots of the server that its optimiser leaves as they were aggregated. ``label`` is what runs and
     tables call the method where its papers' name cannot be a class's. A class with an ``aggregate`` of its own takes an
-    aggregator or a mechanism if it says ``averages = True``: it does no more than average changes.
+    aggregator or a mechanism if it says ``averages = True``: it does no more than average changes. A class that says
+    ``exact_uploads = True`` takes no compression.
 
     Parameters
     ----------
@@ -134,6 +136,7 @@ class Method:
     batches: ClassVar[int] = 1
     taken_over: ClassVar[tuple[str, ...]] = ()
     averages: ClassVar[bool] = True
+    exact_uploads: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check ranges, that fields annotated as numbers or truth values hold such, and that none hides a step."""
@@ -373,7 +376,7 @@ def aggregated(method: Method, state: State, update: Update) -> State:
     With fewer participants than the aggregator needs the round counts, and nothing moves.
     """
     if (rule := method.mechanism or method.aggregator) is not None:
-        if not enough(method, update):
+        if len(update.ids) < getattr(rule, "fewest", 1):
             return replace(state, round=state.round + 1)
         update = heard(rule, state, update)
     after = method.aggregate(state, update)
@@ -386,11 +389,6 @@ def unattended(method: Method, state: State, update: Update) -> State:
         return replace(state, round=state.round + 1)
     after = noised(method.mechanism, state, update, update.attended.of)
     return after if method.server is None else served(method.server, state, after, method.taken_over)
-
-
-def enough(method: Method, update: Update) -> bool:
-    """Say whether so many took part that the method's aggregator, if it has one, can combine what they send."""
-    return len(update.ids) >= getattr(method.mechanism or method.aggregator, "fewest", 1)
 
 
 def stack(params: Params, clients: int) -> Params:

@@ -26,9 +26,7 @@ from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.fingerprint import digest
 from fedstat.federated.history import COLUMNS, DTYPES
-from fedstat.federated.method import (
-    Method, aggregated, enough, naming, on_device, returned, stack, unattended, weighed,
-)  # fmt: skip
+from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, unattended, weighed
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
@@ -82,7 +80,7 @@ class Run:
     stack : object
         Runs for which this is equal train as one stack.
     draws : tuple
-        The key of what the server draws; under a mechanism by method and training.
+        Key of the server's draws.
     records : dict of list
         What the method records, round by round.
     stopped : bool
@@ -134,21 +132,19 @@ class Run:
         return trained, Traffic(self.key, t + 1, who.ids, size(up), size(down))
 
     def compressed(self, t: int, update: Update, down: Message, up: Message) -> tuple[Update, Sent, ClientStore]:
-        """Return what comes of an upload in round t (from 0) by the method's compression, if it has one."""
+        """Return what comes of an upload in round t (from 0) by the method's compression, if any."""
         codec, of = self.method.compression, type(self.method).__name__
         if codec is None:
             return update, up, self.state.unsent
         rngs = [self.replicate.seeds.stream("compression", t, k) for k in update.ids.tolist()]
         found = compressed(codec, of, self.state, update, down, up, rngs, len(self.replicate.clients))
-        return found if enough(self.method, update) else (*found[:2], self.state.unsent)
+        few = len(update.ids) < getattr(self.method.aggregator, "fewest", 1)
+        return (*found[:2], self.state.unsent) if few else found
 
     def without(self, t: int, missing: np.ndarray) -> Traffic:
         """Count what clients receive in round t before they drop out."""
-        n, rng, start = (
-            self.replicate.clients.train.n,
-            self.replicate.seeds.stream(*self.draws, t),
-            self.receive(missing),
-        )
+        n, rng = self.replicate.clients.train.n, self.replicate.seeds.stream(*self.draws, t)
+        start = self.receive(missing)
         update = weighed(self.method, Attended(missing), n, start, start, rng, self.network)
         down = size(self.method.download(self.state, update))
         return Traffic(self.key, t + 1, missing, np.zeros((), np.int64), down)
@@ -274,7 +270,7 @@ def _parts(held_out: StackedSamples, rows: np.ndarray, model: int) -> Iterator[t
 
 
 def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipment, state: State | None = None) -> Run:
-    """Make ready one method under one seed, from `state` or from the method's start."""
+    """Make ready one method under one seed, from `state` or the method's start."""
     if len(replicate.clients) < method.fewest:
         raise ValueError(
             f"{type(method).__name__} needs at least {method.fewest} clients, there are {len(replicate.clients)}."
@@ -287,9 +283,8 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
         check_composition(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
     draws = ("server",) if method.mechanism is None else ("noise", int(digest((method, equipment.training)), 16))
-    return Run(
-        key, method, replicate, equipment, federation, state, route, _stack(key, replicate, equipment, route), draws
-    )
+    alike = _stack(key, replicate, equipment, route)
+    return Run(key, method, replicate, equipment, federation, state, route, alike, draws)
 
 
 def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -> object:
@@ -484,7 +479,7 @@ def _away(runs: Sequence[Run], who: Mapping[Key, Attended], t: int, updates: dic
 
 @contextmanager
 def _at_once(stacks: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Yield a `map` for work that other processes do, which has it done for all stacks at once."""
+    """Yield a `map` that has other processes do the work of all stacks at once."""
     with ThreadPoolExecutor(min(stacks, _AT_ONCE)) as waiting:
         try:
             yield waiting.map

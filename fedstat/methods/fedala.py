@@ -56,16 +56,21 @@ class FedALA(Method):
     client would start from now ("personal"), for which it learns W on the newest global model, and the global model. A
     new client takes part in one round, and mixes as in the second.
 
-    While W is learned, a batch counts only its first samples, a share s of them; these are random, as batches are. The
-    optimiser of the training configuration moves W too, with its schedule: under Adam take a much smaller `eta`.
-    Running statistics of batch norm are the global model's. Where the paper trains W until convergence, it has
-    `start_epochs` here; a client that is absent from the second round learns its W an epoch at a time.
+    While W is learned, a batch counts only its first samples, a share s of them; these are random, as batches are. Its
+    steps are plain whatever optimiser trains the model: no momentum, weight decay or clipping, but `lr_decay` and the
+    schedule. Running statistics of batch norm are the global model's.
 
-    The authors' code: the first learning of W goes on until the last losses of ten epochs have a standard deviation
-    below 0.1. The samples are a stretch of the client's data that begins at a random place, in whole batches, by plain
-    steps. All clients mix in every round, whether they take part or not, so that their own model is the mix where they
-    do not. There `top` counts tensors: the last one alone is the bias of the head. Statistics of batch norm are not
-    shared. Accuracies are those of the mix before local training, the best round's; PFLlib's also those after it.
+    Where the paper trains W until convergence, it has `start_epochs` here. In the paper that long first learning is the
+    client's own, when it mixes for the first time; here it belongs to the second round of the run, as a phase has as
+    many epochs for all clients. A client that takes part in the first two rounds has it. One whose first round is the
+    second has it on two equal models, which leaves W at one, and one that is absent from the second does not have it:
+    both learn W an epoch in each later round, from their second participation on.
+
+    In the authors' code the first learning of W goes on until the last losses of ten epochs have a standard deviation
+    below 0.1. The samples are a stretch of the client's data that begins at a random place, in whole batches. All
+    clients mix in every round, whether they take part or not, so that their own model is the mix where they do not.
+    There `top` counts tensors: the last one alone is the bias of the head. Statistics of batch norm are not shared.
+    Accuracies are those of the mix before local training, the best round's; PFLlib's also those after it.
 
     Examples
     --------
@@ -122,7 +127,9 @@ class FedALA(Method):
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """Learn the weights, once there is something to mix; then train the model."""
         names = tuple(f"{WEIGHTS}/{name}" for name in self.mixed(network))
-        weights = Phase(names, self.start_epochs if round == 1 else 1, self.eta, first_epoch=0, name=WEIGHTS)
+        weights = Phase(
+            names, self.start_epochs if round == 1 else 1, self.eta, first_epoch=0, name=WEIGHTS, plain=True
+        )
         local = Phase(network.trainable, first_epoch=0)
         return (weights, local) if round else (local,)
 

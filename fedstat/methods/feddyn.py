@@ -41,7 +41,8 @@ class FedDyn(Method):
     Raises
     ------
     ValueError
-        If `alpha` is not positive and finite; at the start of a run, for an aggregator: the server's step is no mean.
+        If `alpha` is not positive and finite; at the start of a run, for an aggregator, as the server's step is no
+        mean, and for a compression: h would drift away from the mean of the clients' gradients.
 
     Notes
     -----
@@ -53,9 +54,10 @@ class FedDyn(Method):
     is zero: x is a stationary point of the mean loss, by whichever steps clients train. That mean counts clients as
     `weighting` says. The two terms are part of the gradient: momentum, Adam and clipping see them.
 
-    The authors' code: all means are uniform; instead, a client's alpha is divided by its number of samples relative to
-    the mean. Gradients are clipped at norm 10. It measures the mean of the participants' models and that of the models
-    which all clients trained last, not the model that is sent. PFLlib pulls by the distance itself, not its square.
+    In the authors' code all means are uniform; instead, a client's alpha is divided by its number of samples relative
+    to the mean. Gradients are clipped at norm 10. It measures the mean of the participants' models and that of the
+    models which all clients trained last, not the model that is sent. PFLlib pulls by the distance itself, not its
+    square.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class FedDyn(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the pull holds a client that is alone back, and the server goes beyond its model."
     }
+    exact_uploads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check ranges."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
@@ -14,6 +15,9 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method
 from fedstat.federated.state import Federation, State
 from fedstat.methods.classes import head_outputs, members
+
+#: How far below a sample's lowest logit that of a class lies which the client lacks: its exponential is zero.
+_FAR = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +46,14 @@ class FedLC(Method):
     The model travels down and up; class counts stay with the client. Predictions use the logits as they are. A new
     client gets the server's model.
 
-    A class that a client lacks has an infinite margin: it takes no part in that client's loss, so that nothing pushes
-    its logit down.
+    A class that a client lacks has an infinite margin: its probability is zero, and nothing pushes its logit down. For
+    losses that look at all classes, as under label smoothing, its logit counts as one far below the sample's others.
 
     The paper's formula leaves the sample's own class out of the sum in the denominator. That loss is not bounded below,
     and at ``tau = 0`` no cross-entropy; here the sum runs over all classes, as the abstract's words and public codes
     have it. FL-bench reports that training by the letter of the formula collapsed.
 
-    The authors' code: none was found. FL-bench counts a class without samples as one of 1e-8 samples, a margin of
+    No code of the authors' was found. FL-bench counts a class without samples as one of 1e-8 samples, a margin of
     ``100 tau``. PFLlib calibrates all clients alike, by the class counts of all of them together.
 
     Examples
@@ -89,5 +93,7 @@ class FedLC(Method):
         """Return the loss at the calibrated logits."""
         outputs = learner.outputs(params, batch)
         if self.tau:  # 0 * inf is no number
-            outputs = outputs - self.tau * context.aux["margin"]
+            lacking, calibrated = context.aux["margin"].isinf(), outputs - self.tau * context.aux["margin"]
+            least = torch.where(lacking, torch.inf, calibrated.detach()).amin(-1, keepdim=True)
+            outputs = torch.where(lacking, least - _FAR, calibrated)
         return batch.mean(learner.losses(outputs, batch.y))

@@ -41,8 +41,8 @@ class FedProto(Local):
     weighting : {"samples", "uniform"}
         How the prototypes of a class are weighed: by the clients' samples of the class, as in the paper, or equally,
         as in the authors' code.
-    server, aggregator
-        These are refused, since no model is the server's.
+    server, aggregator, compression, mechanism
+        These are refused, since the server keeps no weights.
 
     Raises
     ------
@@ -67,10 +67,10 @@ class FedProto(Local):
     class; that would shrink prototypes, and is left out. Its penalty is the distance between local and global
     prototypes, that of the authors' code the one above.
 
-    The authors' code: it averages features as they pass by in the last epoch of local training. It looks for the
-    nearest prototype among the classes of the client alone. Its counts of hits run on from client to client, and from
-    predictions by the head to those by prototypes, so that the accuracies that it prints mix all of these.
-    PFLlib and FL-bench average equally, over each round's participants alone; FL-bench evaluates the head.
+    The authors' code averages features as they pass by in the last epoch of local training. It looks for the nearest
+    prototype among the classes of the client alone. Its counts of hits run on from client to client, and from
+    predictions by the head to those by prototypes, so that the accuracies that it prints mix all of these. PFLlib and
+    FL-bench average equally, over each round's participants alone; FL-bench evaluates the head.
 
     Examples
     --------

@@ -51,8 +51,8 @@ class MOON(Method):
     A client that takes part for the first time has no last model; the received one stands for it, as it does in the
     first round of the original. Then a equals b, the contrast is the constant log 2 and has no gradient.
 
-    The authors' code: in the first round there is no contrast; later a client that was never chosen has random weights
-    of its own for its last model. On request it keeps several earlier models.
+    In the authors' code there is no contrast in the first round; later a client that was never chosen has random
+    weights of its own for its last model. On request clients keep several earlier models.
 
     Examples
     --------

@@ -58,7 +58,7 @@ class PFedMe(Method):
     which weight decay adds that of w. With one inner step it is ``penalty * inner_lr`` times the loss's gradient, and w
     moves as FedAvg's; with more steps and a larger penalty, at a rate of ``1 / penalty``, it comes near it, too.
 
-    The authors' code: theta starts from w in every round, and goes on from one batch to the next, where the paper
+    In the authors' code theta starts from w in every round, and goes on from one batch to the next, where the paper
     leaves the start open; the personal model is theta of the last batch. All clients train in every round, and the
     chosen ones are averaged by samples. FL-bench has a weight decay in the inner steps.
 

@@ -47,7 +47,8 @@ class SCAFFOLD(Method):
     Raises
     ------
     ValueError
-        If `option` is unknown; at the start of a run that trains by anything but plain gradient steps.
+        If `option` is unknown; at the start of a run that trains by anything but plain gradient steps, and for a
+        compression: c would drift away from the mean of the controls.
 
     Notes
     -----
@@ -81,6 +82,7 @@ class SCAFFOLD(Method):
     weighting: Literal["samples", "uniform"] = "uniform"
 
     taken_over: ClassVar[tuple[str, ...]] = (SERVERS,)
+    exact_uploads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check ranges."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import pandas as pd
 
 from fedstat._account import Spent, spend, tabulated
-from fedstat._checks import whole
+from fedstat._checks import number, whole
 from fedstat.federated.attendance import Attendance
 from fedstat.federated.fingerprint import plain
 from fedstat.federated.mechanisms import Gaussian
@@ -52,7 +54,7 @@ def spent(
     Raises
     ------
     ValueError
-        If there is no account for the mechanism or for how participants are drawn.
+        If an argument is out of range, or there is no account for the mechanism or for how participants are drawn.
     ImportError
         If dp-accounting is missing.
 
@@ -69,6 +71,8 @@ def spent(
     """
     if type(mechanism) is not Gaussian:
         raise ValueError(f"no account for {mechanism!r}: Gaussian of fs.mechanisms alone has one.")
+    if isinstance(participation, Real):
+        participation = number("participation", participation, "(0, 1]")
     clients, rounds = whole("clients", clients, 1), whole("rounds", rounds, 0)
     return spend(mechanism.noise, mechanism.at, plain(participation), clients, rounds, delta)
 
@@ -96,7 +100,7 @@ def account(result: Result, delta: float | None = None) -> pd.DataFrame:
     ------
     ValueError
         If there is no account for a mechanism or for how participants were drawn, or if clients attacked the run: what
-        they send may follow what the others do, whose influence it multiplies.
+        they send may follow what the others do, whose influence it multiplies; and for what is no result.
     ImportError
         If dp-accounting is missing.
 
@@ -112,5 +116,7 @@ def account(result: Result, delta: float | None = None) -> pd.DataFrame:
     0    plain       inf      NaN                          no mechanism
     1  private  1.698035  0.00001  the change of one client put to zero
     """
+    if not isinstance(result, Result):
+        raise ValueError(f"result must be one of fs.federate or fs.load, got {result!r}.")
     keys = result.states
     return pd.DataFrame([tabulated(result.config, *key, state.round, delta) for key, state in keys.items()])

@@ -104,7 +104,7 @@ def audit(
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, or `mechanism` is none.
 
     Examples
     --------
@@ -120,6 +120,10 @@ def audit(
     >>> bool(fs.privacy.audit(Weak(clip=5.0, noise=4.0), clients=5, rounds=1).lower > claimed.epsilon)
     True
     """
+    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
+        raise ValueError(
+            f"mechanism must be one such as fs.mechanisms.Gaussian(clip=1.0, noise=1.0), got {mechanism!r}."
+        )
     clients, rounds, trials = whole("clients", clients, 1), whole("rounds", rounds, 1), whole("trials", trials, 4)
     delta = min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
     alpha = 1 - number("confidence", confidence, "(0, 1)")

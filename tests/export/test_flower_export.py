@@ -98,7 +98,7 @@ def check_history(found: pd.DataFrame, played: list[Round]) -> None:
         ("FedPer", {"aggregator": fs.aggregators.Median()}),
         *(
             (name, {"compression": codec})
-            for name in ("FedAvg", "FedPer", "FedSplit", "SCAFFOLD", "FedNova")
+            for name in ("FedAvg", "FedPer", "FedSplit", "FedNova")
             for codec in (fs.compression.QSGD(3), fs.compression.TopK(0.3))
         ),
         ("FedPer", {"weighting": "uniform", "mechanism": fs.mechanisms.Gaussian(clip=0.05, noise=0)}),

@@ -209,7 +209,7 @@ def test_methods_obey_their_laws_under_the_median(name):
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        (fs.Local, "Local shares nothing"),
+        (fs.Local, "Local keeps no weights at the server"),
         (fs.methods.SCAFFOLD, "SCAFFOLD aggregates in a way of its own"),
         (fs.methods.FedCAC, "FedCAC aggregates in a way of its own"),
     ],

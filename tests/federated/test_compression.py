@@ -37,11 +37,14 @@ CODECS = {
 #: Methods whose uploads have no place for a compression.
 WITHOUT = {
     "FactorizedFL": "uploads 'hidden.weight.v', of which clients have values of their own",
-    "FedAMP": "shares nothing",
+    "FedAMP": "keeps no weights at the server",
     "FedCAC": "sends truth values as 'critical/hidden.weight'",
-    "FedFOMO": "shares nothing",
-    "Local": "shares nothing",
+    "FedDyn": "has no place for .*: its server keeps the sum of what clients remember",
+    "FedFOMO": "keeps no weights at the server",
+    "FedProto": "keeps no weights at the server",
+    "Local": "keeps no weights at the server",
     "PFedGate": "sends truth values as 'kept'",
+    "SCAFFOLD": "has no place for .*: its server keeps the sum of what clients remember",
 }
 NETWORK, TRAINING = fs.models.mlp(3, 5, 2), fs.Training(lr=0.1, batch_size=5)
 vectors = arrays(np.float32, st.integers(1, 40), elements=st.floats(-100, 100, width=32))

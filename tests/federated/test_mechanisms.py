@@ -245,10 +245,14 @@ class Talkative(fs.Method):
 @pytest.mark.parametrize(
     ("method", "model", "words"),
     [
-        (fs.Local, MODEL, "Local shares nothing, so that server, aggregator, compression and mechanism have no effect"),
+        (
+            fs.Local,
+            MODEL,
+            "Local keeps no weights at the server, on which server, aggregator, compression and mechanism work",
+        ),
         (fs.methods.SCAFFOLD, MODEL, "SCAFFOLD aggregates in a way of its own, which has no place for Gaussian"),
         (fs.methods.FedNova, MODEL, "FedNova aggregates in a way of its own"),
-        (fs.methods.FedAMP, MODEL, "FedAMP shares nothing"),
+        (fs.methods.FedAMP, MODEL, "FedAMP keeps no weights at the server"),
         (fs.methods.FedCAC, MODEL, "FedCAC aggregates in a way of its own"),
         (Talkative, MODEL, r"Talkative has messages of its own \(upload\), which Gaussian"),
         (fs.FedAvg, normed, r"FedAvg shares running statistics of batch norm \(2.running_mean\)"),

@@ -26,10 +26,10 @@ OPTIMIZERS = {
 WITHOUT = {
     "ClusteredFL": "every cluster has a mean of its own",
     "FactorizedFL": "clients have means of their own",
-    "FedAMP": "shares nothing",
-    "FedFOMO": "shares nothing",
-    "FedProto": "shares nothing",
-    "Local": "shares nothing",
+    "FedAMP": "keeps no weights at the server",
+    "FedFOMO": "keeps no weights at the server",
+    "FedProto": "keeps no weights at the server",
+    "Local": "keeps no weights at the server",
 }
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def mix(w, own, weights):
 def learned(method, w, own, weights, x, y, batches, training):
     """Aggregation weights after they have learned on the first samples of each batch."""
     weights = {n: leaf.clone().requires_grad_() for n, leaf in weights.items()}
-    optimizer = torch.optim.SGD(weights.values(), lr=method.eta, momentum=training.momentum)
+    optimizer = torch.optim.SGD(weights.values(), lr=method.eta)
     for b in batches:
         some = b[: math.ceil(method.share * len(b) - 1e-9)]
         outputs = functional_call(copy.deepcopy(w).train(), mix(copy.deepcopy(w), own, weights), (x[some],))
@@ -178,3 +179,22 @@ def test_a_loaded_result_has_no_mixed_models(tmp_path):
     loaded = fs.load(tmp_path / "run")
     with pytest.raises(ValueError, match="FedALA learns how to mix on the clients' data"):
         loaded.methods["it"].models(loaded.states[KEY], torch.arange(2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"weight_decay": 10.0}, {"clip_norm": 1e-6}, {"optimizer": fs.AdamW(decay=10.0), "momentum": 0.0}],
+    ids=["decay", "clipping", "decoupled"],
+)
+def test_weights_take_plain_steps_whatever_trains_the_model(changes):
+    """Where the loss is flat in the weights they stay at one; where it is not they move as far as under plain steps."""
+    training = replace(TRAINING, lr=0.0, **changes)
+    still = run(FedALA(eta=5.0), 3, training=training, participation=1.0).states[KEY]
+    for n, leaf in slot(still.clients, "aggregation").items():  # no client has moved, so there is nothing to mix
+        assert torch.equal(leaf, torch.ones_like(leaf)), n
+    moved = [
+        run(FedALA(eta=5.0, top=1), 2, training=one, participation=1.0).states[KEY].clients
+        for one in (replace(TRAINING, momentum=0.0), replace(TRAINING, momentum=0.0, clip_norm=1e6))
+    ]
+    assert any((leaf < 1).any() for leaf in slot(moved[0], "aggregation").values())
+    assert_close(slot(moved[0], "aggregation"), slot(moved[1], "aggregation"))

@@ -273,3 +273,19 @@ def test_without_dp_accounting_a_line_says_how_to_get_it(tmp_path, monkeypatch):
     said = "private: epsilon is not known; epsilon needs dp-accounting: pip install 'fedstat[privacy]'"
     assert said in repr(result)
     assert any(said in note for note in fs.compare(result).notes)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        *((lambda p=p: spent(participation=p), r"participation must be a number in \(0, 1\]") for p in
+          (2.0, 0, -1, math.nan, True)),
+        (lambda: fs.privacy.spent(Gaussian, clients=5, rounds=1), "no account for <class .*Gaussian'>"),
+        (lambda: fs.privacy.account(fs.FedAvg), "result must be one of fs.federate or fs.load, got <class"),
+        (lambda: fs.privacy.audit(Gaussian, clients=5, rounds=1), "mechanism must be one such as .* got <class"),
+        (lambda: fs.privacy.audit(None, clients=5, rounds=1), "mechanism must be one such as .* got None"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_told(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -159,6 +159,9 @@ class Phase:
     slot : str, optional
         The slot that holds the model of the phase, for a method with several: the objective finds its leaves under
         the network's own names. By default the model is the leaves without a slot.
+    plain : bool
+        Whether its steps are plain gradient steps whatever the training configuration says: no other optimiser, no
+        weight decay and no clipping. For what is learned beside a model, such as shares in a mixture.
 
     Examples
     --------
@@ -177,6 +180,7 @@ class Phase:
     name: str = "train"
     state: str | None = None
     slot: str | None = None
+    plain: bool = False
 
     def __post_init__(self) -> None:
         """Check ranges."""

@@ -213,7 +213,7 @@ class _Crew:
     def descent(self, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> Descent | None:
         """Return the steps of a phase in closed form; None if the method asks for more than the optimiser's steps."""
         route, training = self.route, self.route.training
-        asked = phase.state is not None or {*phase.train} & moves.keys() or "gradient" in route.own
+        asked = phase.plain or phase.state is not None or {*phase.train} & moves.keys() or "gradient" in route.own
         if not isinstance(self.chain, Chain) or asked or not phase.train:
             return None
         chain = self.chain if phase.slot is None else self.chain.renamed(phase.leaf)
@@ -227,6 +227,8 @@ class _Crew:
     def step_by_step(self, params: Params, between: Between, phase: Phase, steps: Steps, moves: Params) -> Tensor:
         """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
         training, rate = self.route.training, self.rate(phase)
+        if phase.plain:
+            training = replace(training, optimizer="sgd", momentum=0.0, weight_decay=0.0, clip_norm=None)
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
         finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.route.samples.device)
