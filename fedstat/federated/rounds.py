@@ -294,8 +294,7 @@ def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -
     if not route.executor.together:
         return key
     network = route.learner.network
-    alike = not route.own and network is replicate.network
-    return equipment if alike else key[0], network.constants and replicate.seed
+    return key[0] if route.own or network is not replicate.network else equipment, network.constants and replicate.seed
 
 
 def make_federation(method: Method, replicate: Replicate, equipment: Equipment) -> Federation:

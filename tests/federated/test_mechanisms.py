@@ -89,7 +89,7 @@ def test_whoever_comes_the_sum_has_the_noise_and_the_divisor_is_that_of_the_law(
             torch.cat([leaves[n].flatten() for n in shared]).numpy()
             for leaves in (before or run.network.initial(), state.server)
         )
-        total = 0.5 * 0.05 * run.replicate.seeds.stream("server", t).standard_normal(len(after))
+        total = 0.5 * 0.05 * run.replicate.seeds.stream(*run.draws, t).standard_normal(len(after))
         for i in range(len(update.ids)):
             row = np.concatenate([(update.end[n] - update.start[n])[i].flatten().numpy() for n in shared])
             total += row * min(1, 0.05 / np.linalg.norm(row))
