@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedstat._in_words import attacked, part
 from fedstat._sealed import unseal
 from fedstat.inference.reading.formats import fedstat as runs
 from fedstat.inference.reading.read import read_results
@@ -145,7 +146,9 @@ def _settings(source: Source) -> dict[str, str]:
     if isinstance(share := config["participation"], float):
         found["share of clients in a round"] = f"{100 * share:g}%"
     else:
-        found["clients in a round"] = _listing(share) if isinstance(share, Mapping) else str(share)
+        found["clients in a round"] = part(share)
+    if told := attacked(config):
+        found["attack"] = told[0]
     found["seeds"] = ", ".join(map(str, config["seeds"]))
     if "vary" in config:
         found["follow the seed"] = plain(config["vary"])

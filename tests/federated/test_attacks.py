@@ -518,12 +518,3 @@ class Silent:
     config = fs.load(tmp_path / "out" / "run").config
     assert config["attack"]["what"]["share"] == 0.3
     assert config["attack"]["what"]["type"].endswith("Silent")
-
-
-def test_runs_under_other_attacks_are_told_apart():
-    how = {"rounds": 2, "seed": range(3), "progress": False}
-    runs = [
-        fs.federate({label: fs.FedAvg()}, MODEL, vector_clients(), STEP, attack=SignFlip(share), **how)
-        for label, share in (("few", 0.2), ("more", 0.4))
-    ]
-    assert "attack.what.share (0.2 and 0.4)" in repr(fs.compare(runs))

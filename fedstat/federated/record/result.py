@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fedstat._account import said
+from fedstat._in_words import attacked
 from fedstat.federated.client.local import AnyTraining, Learner
 from fedstat.federated.client.network import MIXED, Model, Network, build, floating
 from fedstat.federated.client.seeds import Seeds
@@ -116,7 +117,7 @@ class Result:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
         held = len(self.rows("history"))
         told = f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {held} rows of history)"
-        return "\n".join([told, *said(self.config)])
+        return "\n".join([told, *attacked(self.config), *said(self.config)])
 
     def _repr_html_(self) -> str:
         from html import escape

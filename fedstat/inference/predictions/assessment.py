@@ -199,7 +199,7 @@ def assess(
     _checks.choice("pooled", pooled, ("patients", "clients"))
     level = check_level(level)
     cut = 0.5 if threshold is None else _checks.number("threshold", threshold, "[0, 1]")
-    read, again = predictions_of(table)
+    read, again, known = predictions_of(table)
     rows, assumed = _chosen(read, estimand, split)
     predictions = arrange(rows, again)
     names = _metrics(metrics, predictions, threshold is not None)
@@ -213,7 +213,7 @@ def assess(
     return Assessment(
         clients, whole, differences, control if len(methods) > 1 else None, level, cut, over, predictions,
         conclude(whole, differences, predictions, control, over, level, cut),
-        (*assumed, *notes_on(clients, whole, predictions)),
+        (*known, *assumed, *notes_on(clients, whole, predictions)),
     )  # fmt: skip
 
 

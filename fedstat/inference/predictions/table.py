@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat import _checks
+from fedstat._in_words import attacked
 from fedstat.inference.predictions.metrics import Kind
 from fedstat.inference.reading.formats import fedstat as runs
 from fedstat.inference.reading.sameness import told_design
@@ -127,8 +128,8 @@ def read_predictions(source: Any) -> pd.DataFrame:
     return _cells(read, path)
 
 
-def predictions_of(source: Any) -> tuple[pd.DataFrame, float | None]:
-    """Return checked predictions of a table, a run's folder or its result.
+def predictions_of(source: Any) -> tuple[pd.DataFrame, float | None, list[str]]:
+    """Return checked predictions of a table, a run's folder or its result, and who attacks such a run, in words.
 
     Of a run whose seeds split the same samples anew also the ratio of test to training samples, for the correction
     after Nadeau and Bengio; of other runs 0, of tables None: `arrange` looks for it.
@@ -146,14 +147,15 @@ def predictions_of(source: Any) -> tuple[pd.DataFrame, float | None]:
     elif hasattr(source, "predictions") and hasattr(source, "config"):
         rows, config, clients = source.predictions(), source.config, source.clients
     else:
-        return read_predictions(source), None
+        return read_predictions(source), None, []
     design = told_design({"run": config}, clients)
     if design is not None and (design.clients, design.data) == ("new", "fixed"):
         raise ValueError(
             "the run deals the same test samples to other clients under each seed, and names them by client: a patient "
             "cannot be followed from seed to seed. Assess one seed at a time, as result.predictions(seed=...)."
         )
-    return _cells(rows, Path("the run")), (design and design.test_to_train) or 0.0
+    told = [f"{words[0].upper()}{words[1:]}." for words in attacked(config)]
+    return _cells(rows, Path("the run")), (design and design.test_to_train) or 0.0, told
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from fedstat._checks import whole
 from fedstat.inference.reading.choosing import Estimand, Part, choose_metric, choose_models, choose_split
 from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.inference.reading.formats.tidy import shares_reduced
+from fedstat.inference.reading.honest import honest_in_all
 from fedstat.inference.reading.joining import Windows, joined, with_samples
 from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import reduce
@@ -65,6 +66,8 @@ def gather(
     """Reduce runs to what is compared; arguments and errors are those of `fedstat.compare`."""
     configs = {name: run.config for name, run in runs.items() if run.config is not None}
     notes = check_same(configs, across)
+    runs, told_honest = honest_in_all(runs)
+    notes += told_honest
     if len({setting for run in runs.values() for setting in run.settings}) > 1:
         told = "; ".join(f"{name}: {', '.join(sorted(run.settings))}" for name, run in runs.items() if run.settings)
         raise ValueError(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._account import said
+from fedstat._in_words import attacked
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.reading.read import Opened, open_results
 from fedstat.inference.reading.reduction import names_of, survey
@@ -35,7 +36,7 @@ class Entry:
     kept : bool
         Whether each run counts in the round that it kept.
     notes : tuple of str
-        What was assumed in reading it, and what differential privacy it comes to.
+        What was assumed in reading it, who attacks, and what differential privacy it comes to.
     measured : str or None
         What a value is, where the format says it (`fedstat.inference.reading.formats.tidy.Content`).
     settings : frozenset of str
@@ -91,7 +92,7 @@ def _opened(one: Any, name: str) -> Entry:
         getattr(one, "clients", None),
         AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
         "kept" in names_of(next(iter(batches))),
-        (*getattr(one, "notes", ()), *said(config or {})),
+        (*getattr(one, "notes", ()), *attacked(config or {}), *said(config or {})),
         getattr(one, "measured", None),
         _settings(batches),
         getattr(one, "traffic", None),

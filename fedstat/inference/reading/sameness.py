@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from fedstat._checks import choice
+from fedstat._in_words import attacked, part
 from fedstat.inference.formatting import listed
 from fedstat.inference.intervals.design import Design, overlap_ratio
 
@@ -22,7 +23,7 @@ _SAMPLES = {
     "names": "names of clients",
 }
 #: Settings that may differ, and are said.
-_SETTINGS = ("model", "training", "dtype", "attack")
+_SETTINGS = ("model", "training", "dtype")
 
 
 def check_across(across: str | Sequence[str]) -> tuple[str, ...]:
@@ -94,9 +95,12 @@ def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame 
         Samples of each client under each seed.
     """
     prints: dict[str, Any] = {}
+    told = {*_SAMPLES, "pool", "train_pool"}
+    if any(config.get("attack") for config in configs.values()):
+        told = (told - {"train"}) | {"held"}  # attackers may train on other labels of the same samples
     for config in configs.values():
         for seed, of in config.get("fingerprint", {}).items():
-            if any(prints.setdefault(seed, of).get(part) != of.get(part) for part in (*_SAMPLES, "pool", "train_pool")):
+            if any(prints.setdefault(seed, of).get(part) != of.get(part) for part in told):
                 return None
     if len(prints) < 2 or not all("pool" in of for of in prints.values()):
         return None
@@ -134,9 +138,15 @@ def held_sources(configs: Mapping[str, Mapping[str, Any]]) -> str:
     held = dict[str, None]()
     for config in configs.values():
         if "vary" in config and len(config.get("seeds", ())) > 1:
-            whole = config.get("participation", 1.0) == 1.0
-            possible = ["initial weights", *["participants"] * (not whole), "batches"]
-            held |= dict.fromkeys(source for source in possible if source not in config["vary"])
+            hidden = any(isinstance(of, Mapping) and of.get("mechanism") for of in config.get("methods", {}).values())
+            possible = {
+                "initial weights": "initial weights",
+                **({} if config.get("participation", 1.0) == 1.0 else {"participants": "participants"}),
+                **({"attackers": "participants"} if attacked(config) else {}),
+                **({"the noise of mechanisms": "participants"} if hidden else {}),
+                "batches": "batches",
+            }
+            held |= dict.fromkeys(what for what, source in possible.items() if source not in config["vary"])
     if not held:
         return ""
     names = listed(held)
@@ -147,9 +157,11 @@ def _data(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Say which samples or clients of common seeds differ."""
     prints, others = (dict(config.get("fingerprint", {})) for config in (first, second))
     common = [seed for seed in prints if seed in others]
-    found = []
-    for part, what in _SAMPLES.items():
-        if seeds := [seed for seed in common if prints[seed].get(part) != others[seed].get(part)]:
+    found, apart = [], _attacks_apart(first, second)
+    for split, what in _SAMPLES.items():
+        # attackers may train on other labels of the same samples
+        of = "held" if split == "train" and apart and all("held" in prints[seed] for seed in common) else split
+        if seeds := [seed for seed in common if prints[seed].get(of) != others[seed].get(of)]:
             found.append(f"other {what} under seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}")
     return "; ".join(found)
 
@@ -158,15 +170,24 @@ def _participants(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     shares = [config.get("participation") for config in (first, second)]
     codes = [config.get("attendance_code") for config in (first, second)]
     if shares[0] != shares[1]:
-        return f"shares of clients in a round of {shares[0]} and {shares[1]}"
-    return "" if codes[0] == codes[1] else f"clients in a round by other code of {shares[0]}"
+        return f"participation {part(shares[0])} and {part(shares[1])}"
+    return "" if codes[0] == codes[1] else f"clients in a round by other code of {part(shares[0])}"
 
 
 def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Name the settings that differ, with both values."""
     there, here = ({k: v for name in _SETTINGS for k, v in _flat(config.get(name), name)} for config in (first, second))
     keys = [key for key in (there | here) if there.get(key) != here.get(key)]
-    return ", ".join(f"{key} ({there.get(key, 'none')} and {here.get(key, 'none')})" for key in keys)
+    found = [f"{key} ({there.get(key, 'none')} and {here.get(key, 'none')})" for key in keys]
+    return ", ".join([*found, *filter(None, [_attacks_apart(first, second)])])
+
+
+def _attacks_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Say how attacks differ; "" where they do not."""
+    one, other = (dict(config.get("attack", {})) for config in (first, second))
+    if one.get("what") != other.get("what"):
+        return "attack (" + " and ".join(part(of["what"]) if of else "none" for of in (one, other)) + ")"
+    return "" if one.get("code") == other.get("code") else f"the code of the attack {part(one['what'])}"
 
 
 def _flat(value: Any, name: str) -> list[tuple[str, Any]]:

@@ -175,7 +175,7 @@ def test_runs_on_other_data_or_with_other_participants_are_refused():
     found = compare({"digits": one, "hospitals": other}, across="data")
     assert any("digits and hospitals differ on purpose: other training samples" in note for note in found.notes)
     half = trained(fs.Local(), digits(), participation=0.5)
-    with pytest.raises(ValueError, match=r"shares of clients in a round of 1\.0 and 0\.5.*across=\"participants\""):
+    with pytest.raises(ValueError, match=r"participation 1\.0 and 0\.5.*across=\"participants\""):
         compare([one, half])
     assert len(compare([one, half], across="participants").differences) == 1
     with pytest.raises(ValueError, match='across must be "data" or "participants" or "rounds", got'):

@@ -1,0 +1,57 @@
+"""Attacks and attendances in words, as a run's configuration describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+#: Of longer lists the first and the last value are written.
+_LISTED = 4
+
+
+def part(spec: Any) -> str:
+    """Write a part of a run as its call: its class with its settings, or the name of a function.
+
+    Examples
+    --------
+    >>> from fedstat._in_words import part
+    >>> part({"type": "fedstat.federated.attendance.Dropout", "participation": 1.0, "probability": 0.3})
+    'Dropout(participation=1.0, probability=0.3)'
+    """
+    return spec.rpartition(".")[2] if isinstance(spec, str) else _value(spec)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{name}={_value(one)}" for name, one in value.items() if name != "type")
+        return f"{str(value.get('type', '')).rpartition('.')[2]}({inner})"
+    if isinstance(value, list | tuple):
+        shown = [_value(one) for one in value]
+        return f"({', '.join(shown if len(shown) <= _LISTED else [shown[0], '...', shown[-1]])})"
+    return str(value)
+
+
+def attackers(share: float, clients: int) -> int:
+    """Return how many of the clients a share makes attackers; halves go up."""
+    return int(np.floor(share * clients + 0.5))
+
+
+def attacked(config: Mapping[str, Any]) -> list[str]:
+    """Say of an attacked run who attacks, and that the others are measured; nothing where nobody attacks."""
+    what, held = config.get("attack", {}).get("what"), config.get("clients", {}).values()
+    if not what or what.get("share") == 0:
+        return []
+    if "share" in what:
+        pairs = sorted({(attackers(what["share"], int(k)), int(k)) for k in held})
+        who = " or ".join(f"{count} of {clients}" for count, clients in pairs)
+        who += " clients attacks" if pairs[-1][0] == 1 else " clients attack"
+    else:
+        who = "some clients attack"  # a share that is computed is no part of a configuration
+    drawn = "drawn by each seed, so that other clients are honest in each"
+    if len(config["seeds"]) == 1:
+        drawn = "drawn by the seed"
+    elif "participants" not in config["vary"]:
+        drawn = "drawn once for all seeds"
+    return [f"{who} by {part(what)}, {drawn}; values are those of the honest clients alone"]
