@@ -49,10 +49,14 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     ValueError
         If there is no such method, or an option does not fit.
     """
-    known = fs.methods.available()
-    if ":" not in choice.name and choice.name not in known:
-        raise ValueError(no_such(f"{key}.name", choice.name, known, OWN))
-    options, found = dict(choice.options), looked_up(key, fs.methods.find, choice.name)
+    if ":" in choice.name:
+        found = looked_up(key, fs.methods.find, choice.name)
+    else:
+        try:
+            found = fs.methods.find(choice.name)
+        except ValueError:
+            raise ValueError(no_such(f"{key}.name", choice.name, fs.methods.available(), OWN)) from None
+    options = dict(choice.options)
     given = {part: options.pop(part) for part in OF_METHODS if part in options}
     method = validated(found, options, key, ("name", *OF_METHODS, "training", "grid"))
     made = {}

@@ -295,6 +295,7 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     lacking, told = gaps(setup)
     compared = partial(compare, result, last=how.last, margin=how.margin)
     comparison, pairs = compared(control=how.control or "auto"), compared(control=None)
+    honest = result.clients.query("not attacker") if "attacker" in result.clients else result.clients
     known = {
         seed: pd.DataFrame(
             {
@@ -309,7 +310,7 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
         result.history,
         result.traffic,
         {seed: clients.train.n for seed, clients in setup.clients.items()},
-        np.concatenate([table["test_samples"] for table in known.values()]),
+        honest["test"].to_numpy(),
         comparison,
         last=how.last,
         newcomers=offered,

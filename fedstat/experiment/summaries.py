@@ -155,7 +155,7 @@ def summarise(
     sizes : mapping of int to ndarray, each (K,)
         Training samples of each client, by seed.
     test_sizes : ndarray
-        Test samples of each client, under any seed.
+        Test samples of each client that is measured, under any seed.
     comparison : Comparison
         The primary summary.
     last : int

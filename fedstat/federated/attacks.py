@@ -6,13 +6,16 @@ a small share are among those of a larger one. They train as all others do, and 
 
 What they falsify is their upload: all that travels under the name of a leaf, seen as a change from what they received,
 in float64, without the running statistics of batch norm. What else a method sends (SCAFFOLD's controls, FedPAC's
-centroids, masks) is honest, and a method that sends no leaf (Local) is not attacked. As many bytes travel as before.
-Attackers are measured by nobody: history and predictions are those of the honest clients. A model that an attack drives
-to infinity ends the run, as it does without one; smaller scales or an aggregator help.
+centroids, masks) is honest. Of a method that sends no leaf they falsify what they also received, such as FedProto's
+prototypes; a method that sends nothing (Local) is not attacked. As many bytes travel as before. Attackers are not
+measured: history and predictions are those of the honest clients. A model that an attack drives to infinity ends the
+run, as it does without one; smaller scales or an aggregator help.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from statistics import NormalDist
 from typing import Protocol, runtime_checkable
@@ -21,9 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedstat import _in_words
 from fedstat._checks import check_fields, number
 from fedstat.data import Clients
-from fedstat.federated.aggregators import changed, changes_of
+from fedstat.federated.aggregators import AGGREGATORS, changed, changes_of
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.codec import Bits, Entry, Message, Selected, Sparse
 from fedstat.federated.slots import is_statistic
@@ -273,7 +277,8 @@ def check_attack(attack: object) -> None:
     ValueError
         It says what would be one.
     """
-    if isinstance(attack, type) or not (is_dataclass(attack) and isinstance(attack, Attack)):
+    wrong = isinstance(attack, (type, *AGGREGATORS.values()))  # a rule may have a share, too
+    if wrong or not (is_dataclass(attack) and isinstance(attack, Attack)):
         raise ValueError(
             f"attack must be one such as fs.attacks.SignFlip(share=0.2), or a dataclass of one's own, got {attack!r}."
         )
@@ -286,11 +291,18 @@ def attackers(attack: Attack, clients: int, seeds: Seeds) -> np.ndarray:
     Raises
     ------
     ValueError
-        If no client is honest.
+        If no client is honest, or none attacks though the share is positive.
     """
-    count = int(np.floor(attack.share * clients + 0.5))
+    count = _in_words.attackers(attack.share, clients)
     if count == clients:
         raise ValueError(f"attack.share = {attack.share} leaves none of {clients} clients honest; take a smaller one.")
+    if attack.share > 0 and not count:
+        scale = 1e3 * 10 ** np.floor(np.log10(clients))
+        least = np.ceil(0.5 / clients * scale) / scale  # rounded up, so that it has one
+        raise ValueError(
+            f"attack.share = {attack.share} makes none of {clients} clients an attacker; the smallest share that makes "
+            f"one is {least:g}."
+        )
     return np.sort(seeds.stream("attackers").permutation(clients)[:count])
 
 
@@ -314,6 +326,20 @@ def poisoned(attack: Attack, clients: Clients, who: np.ndarray) -> Clients:
 def poisons(attack: Attack | None) -> bool:
     """Tell whether an attack changes training data."""
     return hasattr(attack, "poison")
+
+
+@contextmanager
+def telling(attack: Attack | None) -> Iterator[None]:
+    """Let the message of training that diverges in the block say that the run is attacked."""
+    try:
+        yield
+    except FloatingPointError as error:
+        if attack is None:
+            raise
+        raise FloatingPointError(
+            f"{error} The run is attacked by {attack!r}: a smaller scale or share, or an aggregator such as "
+            "fs.aggregators.Median(), may help."
+        ) from None
 
 
 def falsified(
@@ -342,13 +368,21 @@ def falsified(
     Raises
     ------
     ValueError
-        If the attack returns anything but a change for each attacker.
+        If the attack returns anything but a change for each attacker, or nothing is sent that it could falsify.
     """
     malicious = torch.from_numpy(np.isin(update.ids.cpu().numpy(), who)).to(update.ids.device)
-    weights = (n for n in sent if n in state.server and n in update.start and not is_statistic(n))
-    travels = {n: _travelling(entry) for n in weights if not isinstance(entry := sent[n], Bits)}
-    if not malicious.any() or not travels:
+    both = [n for n in sent if n in update.start and not is_statistic(n) and not isinstance(sent[n], Bits)]
+    weights = [n for n in both if n in state.server] or both
+    if not malicious.any() or not sent:
         return update
+    if not weights:
+        if poisons(attack):
+            return update
+        raise ValueError(
+            f"{attack!r} has nothing to falsify: the method sends no weights, nor anything that clients receive, but "
+            f"{', '.join(sent)}. Take an attack on training data, such as fs.attacks.LabelFlip, or another method."
+        )
+    travels = {n: _travelling(sent[n]) for n in weights}
     masks = {n: own.any(0) for n, own in travels.items()}
     own = torch.cat([travels[n][:, mask] for n, mask in masks.items()], 1)
     trained = changes_of(update, masks).where(own, 0)

@@ -9,6 +9,7 @@ late counts as dropped out; ``docs/asynchronous.md`` says why.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,10 @@ __all__ = ["Attendance", "Attended", "Dropout", "Poisson", "Stragglers", "Trace"
 
 #: Columns of a trace.
 _COLUMNS = ("round", "client", "work")
+
+
+class Unfit(ValueError):
+    """Raised by an attendance that does not fit the number of clients."""
 
 
 @runtime_checkable
@@ -59,9 +64,15 @@ class Attendance(Protocol):
     def __call__(self, round: int, clients: int, rng: np.random.Generator, fixed: np.random.Generator) -> Any:
         """Return the share of its local work that each of K clients does and delivers in `round` (from 0), (K,).
 
-        In (0, 1] a client takes part and does that share of its steps; with 0 it is asked, and drops out before it
-        delivers; with NaN it is not asked. What `rng` draws is new in each round, what `fixed` draws is the same in
-        all rounds of a seed.
+        What `rng` draws is new in each round, what `fixed` draws is the same in all rounds of a seed.
+
+        ===========  =================================================================================================
+        share        what the client does
+        ===========  =================================================================================================
+        in (0, 1]    it takes part, does that share of its steps, and delivers
+        0            it is asked and receives, but drops out before it delivers
+        NaN          it is not asked
+        ===========  =================================================================================================
         """
         ...
 
@@ -133,7 +144,7 @@ class Dropout:
     ----------
     participation : float or Attendance
         Who is asked, as in `fedstat.federate`.
-    probability : float, or tuple of float
+    probability : float, or sequence of float
         The probability, in [0, 1]; one for each client if several.
 
     Examples
@@ -149,19 +160,19 @@ class Dropout:
     """
 
     participation: float | Attendance
-    probability: float | tuple[float, ...]
+    probability: float | Sequence[float]
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        _check_base(self)
-        several, value = isinstance(self.probability, list | tuple), self.probability
+        object.__setattr__(self, "participation", share_or_attendance(self.participation))
+        several, value = np.ndim(self.probability) > 0, self.probability
         each = [number("probability", one, "[0, 1]") for one in (value if several else [value])]  # type: ignore[union-attr]
         object.__setattr__(self, "probability", tuple(each) if several else each[0])
 
     def __call__(self, round: int, clients: int, rng: np.random.Generator, fixed: np.random.Generator) -> np.ndarray:
         """Return the shares of who is asked, and 0 for those of them who drop out."""
         if isinstance(self.probability, tuple) and len(self.probability) != clients:
-            raise ValueError(
+            raise Unfit(
                 f"probability must be one number, or one for each of {clients} clients, got {len(self.probability)}."
             )
         work = _asked(self.participation, round, clients, rng, fixed)
@@ -205,7 +216,7 @@ class Stragglers:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        _check_base(self)
+        object.__setattr__(self, "participation", share_or_attendance(self.participation))
         check_fields(self, slow="[0, 1]")
         if not (isinstance(self.work, list | tuple) and len(self.work) == 2):
             raise ValueError(f"work must be two shares such as (0.1, 0.5), got {self.work!r}.")
@@ -267,14 +278,20 @@ class Trace:
 
     def __post_init__(self, table: str | Path | pd.DataFrame) -> None:
         """Read the table, and check it."""
+        if not isinstance(table, str | Path | pd.DataFrame):
+            raise ValueError(f"table must be a DataFrame or the path of a .csv, got {type(table).__name__}.")
         if not isinstance(table, pd.DataFrame):
             table = pd.read_csv(local("table", table))
         if missing := [name for name in _COLUMNS if name not in table]:
             raise ValueError(f"table must have the columns {', '.join(_COLUMNS)}; {missing[0]} is missing.")
+        if table.empty:
+            raise ValueError("table must hold a row for each client that is asked in a round, and it holds none.")
         ids = {name: _whole(name, table[name], least) for name, least in (("round", 1), ("client", 0))}
-        work = checked(table["work"], len(table))
-        if not len(table) or np.isnan(work).any():
-            raise ValueError("table must hold rows, and each of them a share of work.")
+        fits = table["work"].between(0, 1) if table["work"].dtype.kind in "iuf" else pd.Series([False])
+        if not fits.all():
+            wrong = table["work"].iloc[int(np.argmin(fits))]
+            raise ValueError(f"work must hold shares in [0, 1], got {wrong!r} in row {int(np.argmin(fits))} (from 0).")
+        work = table["work"].to_numpy(np.float64)
         order = np.lexsort((ids["client"], ids["round"]))
         t, k, work = ids["round"][order], ids["client"][order], work[order]
         if (twice := np.flatnonzero((np.diff(t) == 0) & (np.diff(k) == 0))).size:
@@ -291,7 +308,10 @@ class Trace:
     def __call__(self, round: int, clients: int, rng: np.random.Generator, fixed: np.random.Generator) -> np.ndarray:
         """Return the shares of the round's rows."""
         if clients < self.clients:
-            raise ValueError(f"the trace has a client {self.clients - 1}, and there are {clients} clients, from 0.")
+            raise Unfit(
+                f"the trace has a client {self.clients - 1}, and there are {clients} clients, numbered from 0 to "
+                f"{clients - 1}."
+            )
         t, k, work = vars(self)["_rows"]
         rows = slice(*np.searchsorted(t, [round % self.rounds + 1, round % self.rounds + 2]))
         found = np.full(clients, np.nan)
@@ -303,11 +323,17 @@ class Trace:
 ATTENDANCES: dict[str, Any] = {"poisson": Poisson, "dropout": Dropout, "stragglers": Stragglers, "trace": Trace}
 
 
-def _check_base(of: Dropout | Stragglers) -> None:
-    """Refuse a `participation` that is neither a share nor an attendance."""
-    value = of.participation
-    if isinstance(value, type) or not callable(value):
-        object.__setattr__(of, "participation", number("participation", value, "(0, 1]"))
+def share_or_attendance(value: Any) -> float | Attendance:
+    """Return a `participation` as a float, or as the attendance that it is; ValueError if it is neither."""
+    if callable(value) and not isinstance(value, type):
+        return value
+    try:
+        return number("participation", value, "(0, 1]")
+    except ValueError:
+        raise ValueError(
+            "participation must be a number in (0, 1] or an attendance such as fs.attendance.Poisson(0.3), got "
+            f"{value!r}."
+        ) from None
 
 
 def _asked(

@@ -59,6 +59,7 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.federated.aggregators import Aggregator, heard, noised
+from fedstat.federated.attacks import ATTACKS
 from fedstat.federated.attendance import Attended
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params
@@ -151,7 +152,8 @@ class Method:
                 f"server must be an optimiser with a learning rate lr, such as fs.server.Adam(lr=0.01), got "
                 f"{self.server!r}."
             )
-        if isinstance(self.aggregator, type) or not (self.aggregator is None or callable(self.aggregator)):
+        wrong = isinstance(self.aggregator, (type, *ATTACKS.values()))
+        if wrong or not (self.aggregator is None or callable(self.aggregator)):
             raise ValueError(f"aggregator must be a rule such as fs.aggregators.Krum(f=2), got {self.aggregator!r}.")
         if isinstance(self.compression, type) or not isinstance(self.compression, Compression | None):
             raise ValueError(f"compression must be a codec such as fs.compression.QSGD(7), got {self.compression!r}.")

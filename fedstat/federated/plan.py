@@ -15,14 +15,14 @@ import pandas as pd
 import torch
 from torch import nn
 
-from fedstat._checks import number, whole
+from fedstat._checks import whole
 from fedstat._memory import in_words, machine_memory
 from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.attacks import Attack
-from fedstat.federated.attendance import Attendance
+from fedstat.federated.attendance import Attendance, share_or_attendance
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
 from fedstat.federated.client.network import MIXED, TF32, Model, Network, check_device, floating, products
@@ -166,7 +166,7 @@ def make_plan(
         If one is out of range, or they do not fit together.
     """
     varying = tuple(vary or ()) if first is not None else choose_sources(vary, clients, model)
-    participation = participation if callable(participation) else number("participation", participation, "(0, 1]")
+    participation = share_or_attendance(participation)
     chunk = None if chunk is None else whole("chunk", chunk, 1)
     check_executor(executor)
     check_device(device)

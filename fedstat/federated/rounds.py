@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedstat.federated.attacks import telling
 from fedstat.federated.attendance import Attendance, Attended
 from fedstat.federated.client.local import Phase
 from fedstat.federated.client.network import Network, Params, products
@@ -426,7 +427,8 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float | Attendance)
     for t in count(first):
         if not (going := {key: run for key, run in runs.items() if not run.stopped}):
             return
-        with products(tf32=any(run.equipment.tf32 for run in going.values())):
+        attack = next(iter(going.values())).replicate.attack
+        with products(tf32=any(run.equipment.tf32 for run in going.values())), telling(attack):
             updates, sent = _play(list(going.values()), t, participation)
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large

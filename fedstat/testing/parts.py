@@ -210,6 +210,8 @@ def check_attendance(attendance: Attendance, *, clients: int = 10, examples: int
     ------
     AssertionError
         If a law is broken; the message names it.
+    ValueError
+        If one of fedstat's own does not fit the number of clients.
 
     Examples
     --------

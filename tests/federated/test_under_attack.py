@@ -1,9 +1,16 @@
 """Attacked runs: what is said of them, how they are compared, and what is refused."""
 
+from dataclasses import dataclass
+
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 import fedstat as fs
+from fedstat.experiment import read
+from fedstat.experiment.build import set_up
+from fedstat.experiment.run import carry_out
 from fedstat.federated.attacks import LabelFlip, SignFlip
 from fedstat.report.sources import read_source, settings_of
 from tests.support.clients import vector_clients
@@ -12,9 +19,9 @@ from tests.support.runs import STEP
 MODEL = fs.models.mlp(3, 5, 2)
 
 
-def under(label, attack, **how):
+def under(label, attack, method=None, **how):
     how = {"rounds": 2, "seed": range(3), "progress": False, "executor": "per-client"} | how
-    return fs.federate({label: fs.FedAvg()}, MODEL, vector_clients(), STEP, attack=attack, **how)
+    return fs.federate({label: method or fs.FedAvg()}, MODEL, vector_clients(), STEP, attack=attack, **how)
 
 
 def test_runs_under_other_attacks_are_compared_on_the_clients_that_are_honest_in_all(tmp_path):
@@ -67,3 +74,91 @@ def test_what_is_printed_says_that_a_run_was_attacked(tmp_path):
     assert "and the noise of mechanisms were the same under every seed" in fs.compare(hidden).generalises
     for none in (None, SignFlip(0.0)):
         assert "attack" not in repr(under("it", none))
+
+
+def test_prototypes_are_falsified_where_no_weights_travel():
+    result = under("it", SignFlip(0.4), method=fs.methods.FedProto(), rounds=1, seed=0)
+    honest = under("it", None, method=fs.methods.FedProto(), rounds=1, seed=0)
+    bad = result.clients["attacker"].to_numpy()
+    counts = honest.states["it", 0].memory["counts"].double()
+    key = next(name for name in honest.states["it", 0].clients if "head" not in name)
+    assert torch.equal(honest.states["it", 0].clients[key][0], result.states["it", 0].clients[key][0])
+    means = {of: of.states["it", 0].memory["mean"] for of in (honest, result)}
+    kept = [fs.federate({"it": fs.methods.FedProto()}, MODEL, vector_clients(), STEP, rounds=1, progress=False,
+                        participation=fs.attendance.Trace(_only(np.flatnonzero(some))))
+            for some in (bad, ~bad)]  # fmt: skip
+    of_bad, of_good = (one.states["it", 0].memory["mean"].double() for one in kept)
+    n = torch.stack([counts[np.flatnonzero(some).tolist()].sum(0) for some in (bad, ~bad)])
+    wanted = (n[1][:, None] * of_good - n[0][:, None] * of_bad) / n.sum(0)[:, None]
+    torch.testing.assert_close(means[result].double(), wanted, rtol=0, atol=1e-6)
+    assert not torch.equal(means[honest], means[result])
+
+
+def _only(ids):
+    return pd.DataFrame({"round": 1, "client": ids, "work": 1.0})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secret(fs.Local):
+    """Sends what nobody receives."""
+
+    def upload(self, state, update):
+        return {"secret": torch.ones(len(update.ids), 3)}
+
+
+def test_methods_that_send_nothing_to_falsify_are_refused():
+    with pytest.raises(ValueError, match=r"SignFlip\(share=0.4, scale=1.0\) has nothing to falsify.* but secret"):
+        under("it", SignFlip(0.4), method=Secret(), seed=0)
+    assert under("it", LabelFlip(0.4), method=Secret(), seed=0).clients["attacker"].sum() == 2
+    assert under("it", SignFlip(0.4), method=fs.Local(), seed=0).clients["attacker"].sum() == 2
+
+
+def test_a_positive_share_has_an_attacker():
+    with pytest.raises(ValueError, match=r"0.02 makes none of 6 clients an attacker; the smallest .* one is 0.084"):
+        under("it", SignFlip(0.02))
+    assert under("it", SignFlip(0.084), seed=0).clients["attacker"].sum() == 1
+
+
+def test_training_that_diverges_under_an_attack_says_so():
+    with pytest.raises(FloatingPointError, match=r"became infinite .*attacked by SignFlip\(share=0.4, scale=1e\+200\)"):
+        under("it", SignFlip(0.4, scale=1e200), rounds=9)
+    with pytest.raises(FloatingPointError) as error:
+        fs.federate(fs.FedAvg(), MODEL, vector_clients(), fs.Training(lr=1e38), rounds=9, progress=False)
+    assert "attack" not in str(error.value)
+
+
+def test_rules_and_attacks_are_not_one_another():
+    with pytest.raises(ValueError, match=r"aggregator must be a rule .* got SignFlip"):
+        fs.FedAvg(aggregator=SignFlip(0.2))
+    with pytest.raises(ValueError, match=r"attack must be one .* got TrimmedMean"):
+        under("it", fs.aggregators.TrimmedMean(0.2))
+
+
+def test_the_summary_of_an_experiment_counts_honest_clients_alone(tmp_path):
+    """The client with the fewest test samples attacks: the standard error is that of the others."""
+    (tmp_path / "one.toml").write_text("""
+rounds = 1
+data.name = "digits"
+partition = {kind = "dirichlet", clients = 4, alpha = 0.3}
+model = {name = "mlp", widths = [4]}
+training.lr = 0.1
+evaluation.last = 1
+attack = {name = "sign-flip", share = 0.5}
+[method.FedAvg]
+[method.Own]
+name = "Per-FedAvg"
+[method.pFedMe]
+""")
+    experiment = read(tmp_path / "one.toml")
+    fs.experiment.run(experiment, tmp_path / "out", progress=False)
+    result = fs.load(tmp_path / "out" / "run")
+    assert isinstance(result.methods["Own"], fs.methods.PerFedAvg)
+    assert isinstance(result.methods["pFedMe"], fs.methods.PFedMe)
+    _, summary = carry_out(set_up(experiment), tmp_path / "out", False, resume=True)
+    honest = result.clients.loc[~result.clients["attacker"], "test"]
+    assert f"a client has {honest.min()} to {honest.max()} test samples" in str(summary)
+    assert "2 of 4 clients attack by SignFlip(share=0.5, scale=1.0), drawn by the seed;" in " ".join(
+        str(summary).split()
+    )
+    with pytest.raises(ValueError, match="did you mean FedAvg"):
+        read(tmp_path / "one.toml", {"method.FedAv": {}})

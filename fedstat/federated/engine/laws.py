@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import number
+from fedstat.federated.attendance import Unfit
 from fedstat.federated.client.losses import Loss
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import Optimizer, move, started
@@ -283,6 +284,8 @@ def called(name: str, function: Any, *arguments: Any) -> Any:
     """Call what a user wrote."""
     try:
         return function(*arguments)
+    except Unfit:  # which says itself what would fit
+        raise
     except Exception as error:  # a function of one's own may fail in any way
         given = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else repr(a) for a in arguments)
         given = f" for {given}" if len(given) < 50 else ""

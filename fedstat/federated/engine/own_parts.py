@@ -116,10 +116,6 @@ def rehearse_attendance(attendance: Attendance, replicates: Iterable[Replicate])
     ValueError
         If it breaks a law, or says that it does not fit.
     """
-    if isinstance(attendance, type):
-        raise ValueError(
-            f"participation must be a number or an attendance such as fs.attendance.Poisson(0.3), got {attendance!r}."
-        )
     with aside(torch.device("cpu")):
         for clients in {len(replicate.clients) for replicate in replicates}:
             law = partial(try_attendance, copy.deepcopy(attendance), clients)
