@@ -18,8 +18,8 @@ import numpy as np
 _EVERY = "[-inf, inf]"
 
 
-def number(name: str, value: Any, interval: str = _EVERY) -> float:
-    """Return a number in an interval such as ``"[0, inf)"`` as a float.
+def number(name: str, value: Any, interval: str = _EVERY, also: str = "") -> float:
+    """Return a number in an interval such as ``"[0, inf)"`` as a float; errors say what `also` may stand.
 
     Raises
     ------
@@ -35,7 +35,8 @@ def number(name: str, value: Any, interval: str = _EVERY) -> float:
             real = float("nan")
         if low < real < high or (real == low and interval[0] == "[") or (real == high and interval[-1] == "]"):
             return real
-    raise ValueError(f"{name} must be a number{f' in {interval}' * (interval != _EVERY)}, got {plain!r}.")
+    within, others = f" in {interval}" * (interval != _EVERY), f" or {also}" * bool(also)
+    raise ValueError(f"{name} must be a number{within}{others}, got {plain!r}.")
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:

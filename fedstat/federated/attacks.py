@@ -14,8 +14,6 @@ run, as it does without one; smaller scales or an aggregator help.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from statistics import NormalDist
 from typing import Protocol, runtime_checkable
@@ -328,18 +326,14 @@ def poisons(attack: Attack | None) -> bool:
     return hasattr(attack, "poison")
 
 
-@contextmanager
-def telling(attack: Attack | None) -> Iterator[None]:
-    """Let the message of training that diverges in the block say that the run is attacked."""
-    try:
-        yield
-    except FloatingPointError as error:
-        if attack is None:
-            raise
-        raise FloatingPointError(
-            f"{error} The run is attacked by {attack!r}: a smaller scale or share, or an aggregator such as "
-            "fs.aggregators.Median(), may help."
-        ) from None
+def diverged(error: FloatingPointError, attack: Attack | None) -> FloatingPointError:
+    """Return the error of training that diverged, which says of an attacked run that it is one."""
+    if attack is None:
+        return error
+    return FloatingPointError(
+        f"{error} The run is attacked by {attack!r}: a smaller scale or share, or an aggregator such as "
+        "fs.aggregators.Median(), may help."
+    )
 
 
 def falsified(

@@ -24,6 +24,10 @@ from fedstat.federated.client.seeds import Seeds
 
 __all__ = ["Attendance", "Attended", "Dropout", "Poisson", "Stragglers", "Trace"]
 
+#: Checks a `participation` that is no attendance.
+share_of_clients = partial(
+    number, "participation", interval="(0, 1]", also="an attendance such as fs.attendance.Poisson(0.3)"
+)
 #: Columns of a trace.
 _COLUMNS = ("round", "client", "work")
 
@@ -164,7 +168,7 @@ class Dropout:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        object.__setattr__(self, "participation", share_or_attendance(self.participation))
+        _check_base(self)
         several, value = np.ndim(self.probability) > 0, self.probability
         each = [number("probability", one, "[0, 1]") for one in (value if several else [value])]  # type: ignore[union-attr]
         object.__setattr__(self, "probability", tuple(each) if several else each[0])
@@ -216,7 +220,7 @@ class Stragglers:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        object.__setattr__(self, "participation", share_or_attendance(self.participation))
+        _check_base(self)
         check_fields(self, slow="[0, 1]")
         if not (isinstance(self.work, list | tuple) and len(self.work) == 2):
             raise ValueError(f"work must be two shares such as (0.1, 0.5), got {self.work!r}.")
@@ -323,17 +327,11 @@ class Trace:
 ATTENDANCES: dict[str, Any] = {"poisson": Poisson, "dropout": Dropout, "stragglers": Stragglers, "trace": Trace}
 
 
-def share_or_attendance(value: Any) -> float | Attendance:
-    """Return a `participation` as a float, or as the attendance that it is; ValueError if it is neither."""
-    if callable(value) and not isinstance(value, type):
-        return value
-    try:
-        return number("participation", value, "(0, 1]")
-    except ValueError:
-        raise ValueError(
-            "participation must be a number in (0, 1] or an attendance such as fs.attendance.Poisson(0.3), got "
-            f"{value!r}."
-        ) from None
+def _check_base(of: Dropout | Stragglers) -> None:
+    """Refuse a `participation` that is neither a share nor an attendance."""
+    value = of.participation
+    if isinstance(value, type) or not callable(value):
+        object.__setattr__(of, "participation", share_of_clients(value))
 
 
 def _asked(

@@ -22,7 +22,7 @@ from fedstat._workers import connected
 from fedstat.data import Clients
 from fedstat.federated import fingerprint
 from fedstat.federated.attacks import Attack
-from fedstat.federated.attendance import Attendance, share_or_attendance
+from fedstat.federated.attendance import Attendance, share_of_clients
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
 from fedstat.federated.client.network import MIXED, TF32, Model, Network, check_device, floating, products
@@ -166,7 +166,7 @@ def make_plan(
         If one is out of range, or they do not fit together.
     """
     varying = tuple(vary or ()) if first is not None else choose_sources(vary, clients, model)
-    participation = share_or_attendance(participation)
+    participation = participation if callable(participation) else share_of_clients(participation)
     chunk = None if chunk is None else whole("chunk", chunk, 1)
     check_executor(executor)
     check_device(device)

@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedstat.federated.attacks import telling
+from fedstat.federated.attacks import diverged
 from fedstat.federated.attendance import Attendance, Attended
 from fedstat.federated.client.local import Phase
 from fedstat.federated.client.network import Network, Params, products
@@ -427,9 +427,11 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float | Attendance)
     for t in count(first):
         if not (going := {key: run for key, run in runs.items() if not run.stopped}):
             return
-        attack = next(iter(going.values())).replicate.attack
-        with products(tf32=any(run.equipment.tf32 for run in going.values())), telling(attack):
-            updates, sent = _play(list(going.values()), t, participation)
+        with products(tf32=any(run.equipment.tf32 for run in going.values())):
+            try:
+                updates, sent = _play(list(going.values()), t, participation)
+            except FloatingPointError as error:
+                raise diverged(error, next(iter(going.values())).replicate.attack) from None
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large
 

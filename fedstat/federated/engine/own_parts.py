@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedstat.data import Clients, Samples
-from fedstat.federated.attendance import Attendance, Attended
+from fedstat.federated.attendance import Attendance, Attended, share_of_clients
 from fedstat.federated.client.local import Learner, Phase, Training
 from fedstat.federated.client.losses import LossName
 from fedstat.federated.client.network import Network, Params, rounds_to_tf32
@@ -116,6 +116,8 @@ def rehearse_attendance(attendance: Attendance, replicates: Iterable[Replicate])
     ValueError
         If it breaks a law, or says that it does not fit.
     """
+    if isinstance(attendance, type):
+        share_of_clients(attendance)  # which it is not
     with aside(torch.device("cpu")):
         for clients in {len(replicate.clients) for replicate in replicates}:
             law = partial(try_attendance, copy.deepcopy(attendance), clients)
