@@ -326,16 +326,6 @@ def poisons(attack: Attack | None) -> bool:
     return hasattr(attack, "poison")
 
 
-def diverged(error: FloatingPointError, attack: Attack | None) -> FloatingPointError:
-    """Return the error of training that diverged, which says of an attacked run that it is one."""
-    if attack is None:
-        return error
-    return FloatingPointError(
-        f"{error} The run is attacked by {attack!r}: a smaller scale or share, or an aggregator such as "
-        "fs.aggregators.Median(), may help."
-    )
-
-
 def falsified(
     attack: Attack, who: np.ndarray, sent: Message, state: State, update: Update, rng: np.random.Generator
 ) -> Update:

@@ -15,7 +15,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedstat.federated.attacks import diverged
 from fedstat.federated.attendance import Attendance, Attended
 from fedstat.federated.client.local import Phase
 from fedstat.federated.client.network import Network, Params, products
@@ -428,10 +427,7 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float | Attendance)
         if not (going := {key: run for key, run in runs.items() if not run.stopped}):
             return
         with products(tf32=any(run.equipment.tf32 for run in going.values())):
-            try:
-                updates, sent = _play(list(going.values()), t, participation)
-            except FloatingPointError as error:
-                raise diverged(error, next(iter(going.values())).replicate.attack) from None
+            updates, sent = _play(list(going.values()), t, participation)
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large
 
