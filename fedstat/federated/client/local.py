@@ -185,7 +185,7 @@ class Phase:
     def __post_init__(self) -> None:
         """Check ranges."""
         for name in ("epochs", "first_epoch", "steps", "plain"):
-            if (value := getattr(self, name)) is not None:
+            if (value := getattr(self, name)) is not None and value is not False:
                 object.__setattr__(self, name, bool(value) if name == "plain" else whole(name, value, 0))
         if isinstance(self.lr, Mapping):
             rates = {leaf: number(f"lr of {leaf!r}", lr, "[0, inf)") for leaf, lr in self.lr.items()}
