@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from fedstat._checks import number
+from fedstat._random import share_of
 
 #: The one mechanism that there is an account for, as a configuration names it.
 _KNOWN = "fedstat.federated.mechanisms.Gaussian"
@@ -68,6 +69,11 @@ class Spent:
         )
 
 
+def stated(delta: float | None, clients: int) -> float:
+    """Return the delta that epsilon is stated at: by default less than one of the clients by far."""
+    return min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
+
+
 def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, delta: float | None) -> Spent:
     """Return what a Gaussian mechanism comes to; `participation` is as a configuration has it.
 
@@ -78,11 +84,11 @@ def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, 
     ImportError
         If dp-accounting is missing.
     """
-    delta = min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
+    delta = stated(delta, clients)
     share, alone, lossy = _law(participation)
     if at == "client" and (alone or lossy):
         raise NoAccount("no account for noise that clients add where they may be missing, for theirs then is as well")
-    drawn = max(1, math.floor(share * clients + 0.5))  # as the round loop counts them
+    drawn = max(1, share_of(clients, share))
     if alone and share < 1:
         relation, sensitivity = "one client added or removed", 1
         who = f"each of {clients} clients with probability {share:g}, by Poisson sampling,"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
+from fedstat._random import share_of
 
 #: Of longer lists the first and the last value are written.
 _LISTED = 4
@@ -33,18 +33,13 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def attackers(share: float, clients: int) -> int:
-    """Return how many of the clients a share makes attackers; halves go up."""
-    return int(np.floor(share * clients + 0.5))
-
-
 def attacked(config: Mapping[str, Any]) -> list[str]:
     """Say of an attacked run who attacks, and that the others are measured; nothing where nobody attacks."""
     what, held = config.get("attack", {}).get("what"), config.get("clients", {}).values()
     if not what or what.get("share") == 0:
         return []
     if "share" in what:
-        pairs = sorted({(attackers(what["share"], int(k)), int(k)) for k in held})
+        pairs = sorted({(share_of(int(k), what["share"]), int(k)) for k in held})
         who = " or ".join(f"{count} of {clients}" for count, clients in pairs)
         who += " clients attacks" if pairs[-1][0] == 1 else " clients attack"
     else:

@@ -47,10 +47,14 @@ def streams(seed: int, purpose: str, count: int) -> Iterator[np.random.Generator
         yield np.random.Generator(np.random.PCG64(_Mixed(words)))  # type: ignore[arg-type]  # NumPy allows it
 
 
+def share_of(count: int, share: float) -> int:
+    """Return how many of `count` a share is; halves go up, which Python rounds to even."""
+    return int(np.floor(share * count + 0.5))
+
+
 def drawn(rng: np.random.Generator, count: int, share: float) -> np.ndarray:
-    """Return sorted numbers below `count`, so large a share of them (halves go up) and at least one, drawn alike."""
-    # Python rounds halves to even
-    return np.sort(rng.choice(count, max(1, int(np.floor(share * count + 0.5))), replace=False))
+    """Return sorted numbers below `count`, so large a share of them and at least one, drawn alike."""
+    return np.sort(rng.choice(count, max(1, share_of(count, share)), replace=False))
 
 
 class _Mixed(ISeedSequence):

@@ -17,7 +17,7 @@ import torch
 
 import fedstat as fs
 from fedstat._checks import naming
-from fedstat._random import stream
+from fedstat._random import share_of, stream
 from fedstat.data import Clients, Partition, datasets
 from fedstat.data.arrays import coded
 from fedstat.data.datasets.base import Dataset
@@ -330,7 +330,7 @@ def _new_clients(spec: dealing.Dealing, names: Sequence[str], seed: int) -> np.n
             )
         new = np.isin(names, chosen)
     elif chosen:
-        drawn = min(count, max(1, math.floor(chosen * count + 0.5)))
+        drawn = min(count, max(1, share_of(count, chosen)))
         new[stream(seed, "new clients").choice(count, drawn, replace=False)] = True
     if new.all():
         raise ValueError(f"partition: new_clients = {json.dumps(chosen)} leaves none of {count} clients to train.")

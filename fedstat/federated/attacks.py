@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat import _in_words
 from fedstat._checks import check_fields, number
+from fedstat._random import share_of
 from fedstat.data import Clients
 from fedstat.federated.aggregators import AGGREGATORS, changed, changes_of
 from fedstat.federated.client.seeds import Seeds
@@ -291,7 +291,7 @@ def attackers(attack: Attack, clients: int, seeds: Seeds) -> np.ndarray:
     ValueError
         If no client is honest, or none attacks though the share is positive.
     """
-    count = _in_words.attackers(attack.share, clients)
+    count = share_of(clients, attack.share)
     if count == clients:
         raise ValueError(f"attack.share = {attack.share} leaves none of {clients} clients honest; take a smaller one.")
     if attack.share > 0 and not count:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._checks import check_fields, local, number
-from fedstat._random import drawn
+from fedstat._random import drawn, share_of
 from fedstat.federated.client.seeds import Seeds
 
 __all__ = ["Attendance", "Attended", "Dropout", "Poisson", "Stragglers", "Trace"]
@@ -232,7 +232,7 @@ class Stragglers:
     def __call__(self, round: int, clients: int, rng: np.random.Generator, fixed: np.random.Generator) -> np.ndarray:
         """Return the shares of who is asked, those of slow clients cut."""
         work = _asked(self.participation, round, clients, rng, fixed)
-        slow = fixed.permutation(clients)[: int(np.floor(self.slow * clients + 0.5))]
+        slow = fixed.permutation(clients)[: share_of(clients, self.slow)]
         work[slow] *= rng.uniform(*self.work, clients)[slow]
         return work
 
@@ -369,7 +369,7 @@ def attended_by(attendance: Attendance, seeds: Seeds, round: int, clients: int) 
 def expected_of(participation: float | Attendance, clients: int) -> float | None:
     """Return how many clients deliver in the mean over rounds; None where no law of fedstat's own says so."""
     if isinstance(participation, float):
-        return max(1.0, float(np.floor(participation * clients + 0.5)))  # as many as are drawn
+        return float(max(1, share_of(clients, participation)))  # as many as are drawn
     if type(participation) is Poisson:
         return participation.share * clients
     if type(participation) is Stragglers:

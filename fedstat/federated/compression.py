@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
+from fedstat._random import share_of
 from fedstat.federated.codec import Bits, Coded, Entry, Message, Selected, Sparse, elements
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
@@ -412,7 +413,7 @@ def _through(
 
 def _count(share: float, d: int) -> int:
     """Return how many of d numbers a share is."""
-    return max(1, int(share * d + 0.5))
+    return max(1, share_of(d, share))
 
 
 def _bytes(bits: int) -> int:

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from fedstat.federated.client.network import Params
-from fedstat.federated.state import Update
+from fedstat.federated.state import Federation, Update
+
+
+def weights_of_all(weighting: str, federation: Federation) -> Tensor:
+    """Return the weights of all K clients, (K,), which sum to one: by their training samples, or equal."""
+    n = torch.from_numpy(federation.clients.train.n).to(federation.network.device, federation.network.dtype)
+    n = n if weighting == "samples" else torch.ones_like(n)
+    return n / n.sum()
 
 
 def step_to_mean(server: Params, update: Update, shared: Params) -> Params:

@@ -3,8 +3,8 @@
 Noise is a function of the run's seed, the method, its training and the round, so that a run can be repeated: whoever
 knows the seed can take it off again. Keep the seed of a published model secret. Two runs of one seed whose method and
 training are the same, on other data for example, have the same noise, and their difference has none: give every run
-that is published a seed of its own. Numbers are floating-point, whose last bits can
-tell what exact noise would hide (Mironov 2012); no epsilon counts that.
+that is published a seed of its own. Numbers are floating-point, whose last bits can tell what exact noise would hide
+(Mironov 2012); no epsilon counts that.
 """
 
 from __future__ import annotations

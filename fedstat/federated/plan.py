@@ -425,8 +425,7 @@ def _replicates(
         one.seed: make_replicate(drawn[key], model, one, floating(dtype), device, offsets[key], mixed=dtype == MIXED)
         for one, key in zip(seeds, keys, strict=True)
     }
-    shapes = {replicate.clients.train.x.shape[1:] for replicate in replicates.values()}
-    if len(shapes) > 1:
+    if len(shapes := {replicate.clients.train.x.shape[1:] for replicate in replicates.values()}) > 1:
         raise ValueError(f"clients(seed) must return inputs of one shape for all seeds, got {sorted(shapes)}.")
     return replicates
 

@@ -11,7 +11,8 @@ import torch
 from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, keep, stack, step_to_mean
+from fedstat.federated.means import step_to_mean, weights_of_all
+from fedstat.federated.method import Method, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -98,9 +99,8 @@ class FedDyn(Method):
     def init(self, network: Network, federation: Federation) -> State:
         """Start as every method does, with h at zero; the server remembers every client's share in it."""
         state = super().init(network, federation)
-        n = torch.from_numpy(federation.clients.train.n).to(network.device, network.dtype)
-        n = n if self.weighting == "samples" else torch.ones_like(n)
-        return replace(state, memory={"share": n / n.sum()} | in_slot(slot(state.server, OWN), MEAN))
+        share = weights_of_all(self.weighting, federation)
+        return replace(state, memory={"share": share} | in_slot(slot(state.server, OWN), MEAN))
 
     def pull(self, params: Params, context: Context) -> Params:
         """Return the gradient of the two terms that the client's loss is given."""

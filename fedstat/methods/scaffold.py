@@ -14,7 +14,7 @@ from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
-from fedstat.federated.means import step_to_mean
+from fedstat.federated.means import step_to_mean, weights_of_all
 from fedstat.federated.method import Method, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
@@ -114,9 +114,8 @@ class SCAFFOLD(Method):
                 'SCAFFOLD needs plain gradient steps, whose means its controls are: optimizer must be "sgd" without '
                 f"momentum and clip_norm None, got {training.steps!r} and clip_norm={training.clip_norm}."
             )
-        n = torch.from_numpy(federation.clients.train.n).to(network.device, network.dtype)
-        n = n if self.weighting == "samples" else torch.ones_like(n)
-        return replace(super().init(network, federation), memory={"share": n / n.sum()})
+        share = weights_of_all(self.weighting, federation)
+        return replace(super().init(network, federation), memory={"share": share})
 
     def gradient(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from scipy import stats
 
+from fedstat._account import stated
 from fedstat._checks import number, whole
 from fedstat._random import stream
 from fedstat.federated.attendance import Attended, Poisson, attended_by
@@ -125,7 +126,7 @@ def audit(
             f"mechanism must be one such as fs.mechanisms.Gaussian(clip=1.0, noise=1.0), got {mechanism!r}."
         )
     clients, rounds, trials = whole("clients", clients, 1), whole("rounds", rounds, 1), whole("trials", trials, 4)
-    delta = min(1e-5, clients**-1.1) if delta is None else number("delta", delta, "(0, 1)")
+    delta = stated(delta, clients)
     alpha = 1 - number("confidence", confidence, "(0, 1)")
     if not isinstance(participation, Poisson):
         participation = number("participation", participation, "(0, 1]")

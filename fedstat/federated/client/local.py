@@ -184,14 +184,12 @@ class Phase:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        for name in ("epochs", "first_epoch", "steps", "plain"):
-            if (value := getattr(self, name)) is not None and value is not False:
-                object.__setattr__(self, name, bool(value) if name == "plain" else whole(name, value, 0))
-        if isinstance(self.lr, Mapping):
-            rates = {leaf: number(f"lr of {leaf!r}", lr, "[0, inf)") for leaf, lr in self.lr.items()}
-            object.__setattr__(self, "lr", rates)
-        elif self.lr is not None:
-            object.__setattr__(self, "lr", number("lr", self.lr, "[0, inf)"))
+        for name in ("epochs", "first_epoch", "steps"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, whole(name, value, 0))
+        if self.lr is not None:
+            object.__setattr__(self, "lr", _rates(self.lr))
+        object.__setattr__(self, "plain", bool(self.plain))
 
     def leaf(self, name: str) -> str:
         """Return the leaf that the network has as its own leaf `name` in the phase."""
@@ -200,6 +198,13 @@ class Phase:
     def model(self, params: Params, network: Network) -> Params:
         """Return one client's leaves with those of the phase's model under the network's own names."""
         return params if self.slot is None else params | {name: params[self.leaf(name)] for name in network.shapes}
+
+
+def _rates(lr: float | Mapping[str, float]) -> float | dict[str, float]:
+    """Return a learning rate, or one by leaf, as Python's own numbers."""
+    if isinstance(lr, Mapping):
+        return {leaf: number(f"lr of {leaf!r}", rate, "[0, inf)") for leaf, rate in lr.items()}
+    return number("lr", lr, "[0, inf)")
 
 
 @dataclass(frozen=True, eq=False)
