@@ -40,8 +40,8 @@ from simulations.parts import SECOND_LOOK, Part, run_parts
 from simulations.rates import chosen, tried, tune_arms, validating
 
 _SMALL = (
-    "9,085 images of CIFAR-10, halved to 16 x 16 pixels, 10 clients of 100 training images, a network of two "
-    "convolutions and two dense layers with batch norm, 20 rounds"
+    "9,085 images of CIFAR-10, halved to 16 x 16, 10 clients of 100 training images, two convolutions and two dense "
+    "layers with batch norm, 20 rounds"
 )
 _LARGE_WORDS = (
     "60,000 JPEG images of CIFAR-10, 10 clients of 300 training images, three convolutions with batch norm, 20 rounds"
@@ -55,8 +55,7 @@ ABOUT = About(
     shows=(
         Shown("Table 1", "test accuracy of eleven methods at three Dirichlet concentrations", "in part",
               "four methods with the paper’s network at Dirichlet .5, 100 of 300 rounds (study resnet8); "
-              f"FedDecomp, Local, FedAvg, FedPer, FedRep, FedBN, FedRoD, FedAMP and pFedSD on {_LARGE_WORDS}; all "
-              f"methods on {_SMALL}",
+              f"nine methods on {_LARGE_WORDS}; all on {_SMALL}",
               "with the paper’s network 4 of 6 pairs of methods stand in the printed order and 2 are not resolved; no "
               "mean is farther than 2.2 points from the printed one"),
         Shown("Table 2", "accuracy over the ranks of dense and convolutional layers", "in part",

@@ -40,6 +40,10 @@ def written(tmp_path_factory):
         typeset(PAPER, made.data, made.files, folder / f"paper{number}.pdf", day=date(2026, 1, 2))
         write_pages(SUPPLEMENT, made.data, made.files, folder / f"web{number}", day=date(2026, 1, 2))
     typeset(SUPPLEMENT, made.data, made.files, folder / "1.pdf", day=date(2026, 1, 2))
+    outcomes = [{"outcome": one} for one in ("same", "reversed", "lost", "gained")]
+    looked = [one | {"second": outcomes * 40} for one in made.data["studies"]]
+    anew = made.data | {"scale": "quick", "studies": looked}
+    typeset(PAPER, anew, made.files, folder / "anew.pdf", day=date(2026, 1, 2))
     return folder
 
 
@@ -50,8 +54,9 @@ def test_the_same_data_give_the_same_bytes(written):
         assert first == second
 
 
-def test_the_report_has_twelve_pages_with_a_message_each(written):
-    with pymupdf.open(written / "paper1.pdf") as document:
+@pytest.mark.parametrize("name", ["paper1", "anew"])
+def test_the_report_has_twelve_pages_with_a_message_each(written, name):
+    with pymupdf.open(written / f"{name}.pdf") as document:
         assert len(document) == 12
         for number, page in enumerate(document, 1):
             words = page.get_text()

@@ -184,12 +184,9 @@ class Phase:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        for name in ("epochs", "first_epoch", "steps"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, whole(name, value, 0))
+        check_fields(self, epochs=0, first_epoch=0, steps=0)
         if self.lr is not None:
             object.__setattr__(self, "lr", _rates(self.lr))
-        object.__setattr__(self, "plain", bool(self.plain))
 
     def leaf(self, name: str) -> str:
         """Return the leaf that the network has as its own leaf `name` in the phase."""
