@@ -35,6 +35,9 @@ def assess(
     ] = False,
     estimand: Annotated[str | None, typer.Option(help="Model to assess: personal, global, fine-tuned.")] = None,
     split: Annotated[str | None, typer.Option(help="Whose predictions.", show_default="test")] = None,
+    new_clients: Annotated[
+        bool, typer.Option("--new-clients", help="Assess the clients of a run that took no part in training.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="File for the tables (.csv, .md or .txt), or a folder for them and the pictures."),
@@ -57,6 +60,7 @@ def assess(
 
     \b
     fedstat assess runs/hospitals --control Local
+    fedstat assess runs/hospitals --new-clients
     fedstat assess predictions.csv
     fedstat assess predictions.csv --metric auc --metric calibration_slope --control Local
     fedstat assess predictions.csv --threshold 0.1 --out assessment
@@ -68,7 +72,7 @@ def assess(
     with options_named():
         found = assessed(
             file, metric or None, control=control, threshold=threshold, level=level,
-            pooled="clients" if by_clients else "patients", estimand=estimand, split=split,
+            pooled="clients" if by_clients else "patients", estimand=estimand, split=split, new_clients=new_clients,
         )  # fmt: skip
     if out is None:
         typer.echo(str(found))

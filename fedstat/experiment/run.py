@@ -30,6 +30,7 @@ from fedstat.federated.fingerprint import of_clients, of_seeds
 from fedstat.federated.plan import make_plan
 from fedstat.federated.record.progress import Shown
 from fedstat.inference import compare
+from fedstat.inference.predictions.table import NEW_CLIENTS
 
 #: Keys in which a run and the one that continues it may differ.
 _FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin", "evaluation.predictions")
@@ -40,9 +41,10 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
 
     The folder holds ``experiment.toml``, ``partition-SEED.npz`` and ``.svg``, ``run/`` (`fedstat.load` reads it),
     ``clients.csv``, ``summary.csv`` and ``pairs.csv``; for a table with gaps, ``gaps.csv`` and ``gaps.txt``: what was
-    filled and how, and which words training lacks; where there are new clients, ``new-clients.csv`` and hashes of their
-    samples; where parameters were tuned first, ``tuning.csv``, ``tuning.txt`` and all trials in ``tuning/``. A process
-    that is killed leaves a folder that `resume` continues.
+    filled and how, and which words training lacks; where there are new clients, ``new-clients.csv``, hashes of their
+    samples and, where predictions are kept, ``new-clients-predictions.parquet``; where parameters were tuned first,
+    ``tuning.csv``, ``tuning.txt`` and all trials in ``tuning/``. A process that is killed leaves a folder that `resume`
+    continues.
 
     Parameters
     ----------
@@ -291,7 +293,7 @@ def _draw_partition(path: Path, partition: Partition, setup: Setup) -> None:
 def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     """Write the tables of a finished run."""
     how = setup.experiment.evaluation
-    offered, notes = _offered(setup, result)
+    offered, predicted, notes = _offered(setup, result)
     lacking, told = gaps(setup)
     compared = partial(compare, result, last=how.last, margin=how.margin)
     comparison, pairs = compared(control=how.control or "auto"), compared(control=None)
@@ -331,21 +333,29 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
         if table is not None and len(table):
             with atomic_file(out / name) as path:
                 (table.assign(data=summary.stamp) if summary.stamp else table).to_csv(path, index=False)
+    if predicted is not None:
+        with atomic_file(out / NEW_CLIENTS) as path:
+            predicted.to_parquet(path, index=False)
     return summary
 
 
-def _offered(setup: Setup, result: Result) -> tuple[pd.DataFrame | None, tuple[str, ...]]:
-    """Return what every method offers new clients, and notes on those that have no rule for them."""
-    tables, notes = [], dict[str, None]()
+def _offered(setup: Setup, result: Result) -> tuple[pd.DataFrame | None, pd.DataFrame | None, tuple[str, ...]]:
+    """Return what every method offers new clients: values, predictions if kept, and notes on methods without a rule."""
+    tables, predicted, notes = [], [], dict[str, None]()
     for key, state in result.states.items():
         if (unseen := setup.unseen.get(key[1])) is not None:
+            offer = partial(fs.newcomers, replace(result, states={key: state}), unseen, device=setup.experiment.device)
             try:
-                one = replace(result, states={key: state})
-                table = fs.newcomers(one, unseen, device=setup.experiment.device)
-                tables.append(table.assign(name=np.asarray(unseen.names)[table["client"]]))
+                table = offer()
             except ValueError as error:
                 notes[f"{key[0]} offers new clients nothing: {error}"] = None
-    return (pd.concat(tables, ignore_index=True) if tables else None), tuple(notes)
+                continue
+            tables.append(table.assign(name=np.asarray(unseen.names)[table["client"]]))
+            if setup.experiment.evaluation.predictions:
+                found = offer(predictions=True)
+                predicted.append(found.assign(client=found["name"]))  # other seeds may have other new clients
+    offered, kept = (pd.concat(of, ignore_index=True) if of else None for of in (tables, predicted))
+    return offered, kept, tuple(notes)
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from fedstat.federated.engine.rehearsal import outputs_of
 from fedstat.federated.fingerprint import plain
 from fedstat.federated.history import COLUMNS
 from fedstat.federated.method import on_device, stack
+from fedstat.federated.record.predictions import predicted
 from fedstat.federated.record.result import Result
 from fedstat.federated.replicate import make_replicate
 from fedstat.federated.rounds import Key, evaluate, make_federation
@@ -24,7 +25,9 @@ from fedstat.federated.route import Equipment
 from fedstat.federated.state import Predictor
 
 
-def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: int | None = None) -> pd.DataFrame:
+def newcomers(
+    result: Result, clients: Clients, *, predictions: bool = False, device: str = "cpu", chunk: int | None = None
+) -> pd.DataFrame:
     """Give new clients the models that each method of a run offers them, and evaluate these.
 
     Parameters
@@ -33,6 +36,8 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
         A finished run; its states stay as they are.
     clients : Clients
         The new clients, with training samples (some rules train) and, to be evaluated on, test samples.
+    predictions : bool
+        Return what the models predict for each test sample, in place of metrics.
     device : str
         Torch device.
     chunk : int, optional
@@ -43,7 +48,8 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
     DataFrame
         Tidy as ``result.history``: method, seed, round, client (the position among the new clients), estimand, split,
         metric, value. Estimands are the rule's, such as "personal" for what trains on the new client's own samples
-        and "ensemble" for an average of the old clients' models.
+        and "ensemble" for an average of the old clients' models. Predictions are as `Result.predictions` has them,
+        which `fedstat.assess` takes.
 
     Raises
     ------
@@ -95,9 +101,13 @@ def newcomers(result: Result, clients: Clients, *, device: str = "cpu", chunk: i
             return {name: predictor.of(ids) for name, predictor in models.items()}
 
         route = equipment.route(method, federation.network, stack(state.server, 1))
-        table = evaluate(route, rows, replicate.held_out(replicate.split), {})
-        tables.append(table.assign(method=key[0], seed=key[1], round=state.round, split=replicate.split))
-    return pd.concat(tables, ignore_index=True)[list(COLUMNS)].astype({"client": np.int64})
+        if predictions:
+            tables.append(predicted(key, route, rows, replicate, replicate.split))
+        else:
+            table = evaluate(route, rows, replicate.held_out(replicate.split), {})
+            told = table.assign(method=key[0], seed=key[1], round=state.round, split=replicate.split)
+            tables.append(told[list(COLUMNS)].astype({"client": np.int64}))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> None:

@@ -16,11 +16,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedstat import __version__
+from fedstat._account import said
 from fedstat._files import check_writable
+from fedstat._in_words import attacked, part
 from fedstat.inference import AnalysisPlan, Assessment, Comparison, assess, compare, read_results
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
 from fedstat.inference.formatting import listed
 from fedstat.inference.predictions.printing import tables
+from fedstat.inference.predictions.table import NEW_CLIENTS
 from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.report.document import typeset
 from fedstat.report.figures import style, write_svg
@@ -100,6 +103,7 @@ def report_runs(
     options = _options(columns or {}, {"title": title, "plan": plan, **how})
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
     assessed = _assessed(runs, sources, comparison, how)
+    later = _assessed(runs, sources, comparison, how, new_clients=True)
     with tempfile.TemporaryDirectory() as place:
         figures, absent = _figures(comparison, assessed, Path(place))
         seed, picture = next((source.picture for source in sources if source.picture is not None), ("", None))
@@ -116,6 +120,7 @@ def report_runs(
             "picture_seed": str(seed),
             **_tables(comparison, sources),
             "predictions": None if assessed is None else _told(assessed),
+            "new_clients": None if later is None else _told(later),
             "to_paste": _to_paste(comparison, sources),
             "command": command,
             "version": __version__,
@@ -166,13 +171,20 @@ def _title(comparison: Comparison) -> str:
 
 
 def _assessed(
-    runs: Sequence[str | Path], sources: Sequence[Source], comparison: Comparison, how: Mapping[str, Any]
+    runs: Sequence[str | Path],
+    sources: Sequence[Source],
+    comparison: Comparison,
+    how: Mapping[str, Any],
+    new_clients: bool = False,
 ) -> Assessment | None:
-    """Assess the predictions of a run that keeps them, and that stands alone."""
-    if len(runs) > 1 or not sources[0].predicts:
+    """Assess the predictions of a run that keeps them, and that stands alone, or those for its new clients."""
+    if len(runs) > 1 or not sources[0].predicts or (new_clients and not (Path(runs[0]) / NEW_CLIENTS).exists()):
         return None
-    control, split = _reference(comparison), how.get("split")
-    return assess(runs[0], control=control, level=comparison.level, estimand=how.get("estimand"), split=split)
+    control, level = _reference(comparison), comparison.level
+    if new_clients:  # which are offered other models than those that took part have, and some methods offer none
+        offered = set(pd.read_parquet(Path(runs[0]) / NEW_CLIENTS, columns=["method"])["method"])
+        return assess(runs[0], control=control if control in offered else None, level=level, new_clients=True)
+    return assess(runs[0], control=control, level=level, estimand=how.get("estimand"), split=how.get("split"))
 
 
 def _told(assessed: Assessment) -> dict[str, Any]:
@@ -191,21 +203,23 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source]) -> list[str]:
         return []
     sizes = clients.groupby("seed")["train"].agg(["size", "sum"])
     held, samples = (" to ".join(f"{n:,}" for n in sorted({of.min(), of.max()})) for _, of in sizes.items())
-    seeds = len(config["seeds"])
-    methods = comparison.scores.methods
+    seeds, methods, share = len(config["seeds"]), comparison.scores.methods, config["participation"]
+    drawn = f"each with {100 * share:g}% of the clients," if isinstance(share, float) else f"attended by {part(share)},"
     done = (
         f"{held} clients hold {samples} training samples. {listed(methods)} {'were' if len(methods) > 1 else 'was'} "
-        f"trained for {config['rounds']} rounds under each of {seeds} seed{'s' * (seeds > 1)}, with fedstat "
-        f"{__version__}. {_tuned(sources[0])} {_sentence(comparison.estimand).rstrip('.')}. "
-        f"{comparison.generalises}"
+        f"trained for {config['rounds']} rounds{'' if share == 1 else f', {drawn}'} under each of {seeds} "
+        f"seed{'s' * (seeds > 1)}, with fedstat {__version__}. {_tuned(sources[0])} "
+        f"{_sentence(comparison.estimand).rstrip('.')}. {comparison.generalises}"
     )
+    done += "".join(f" {_sentence(words)}." for words in attacked(config))
     silent = [label for label in methods if label not in set(traffic[traffic["bytes_up"] > 0]["method"])]
     left = "Samples stayed with their clients. Parts of the models travelled to a server and back in every round"
     left += f", but under {listed(silent)} nothing travelled" if silent else ""
     if (sources[0].experiment or {}).get("data", {}).get("prepare"):
         shared = (sources[0].experiment or {})["data"].get("fit_on", "pooled") == "pooled"
         left += "; means and medians of the inputs were shared before" if shared else ""
-    return [done, f"{left}. Parts of models can tell of samples: no noise was added, and no privacy is guaranteed."]
+    hidden = "; ".join(said(config)) or "no noise was added, and no privacy is guaranteed"
+    return [done, f"{left}. Parts of models can tell of samples: {hidden}."]
 
 
 def _figures(comparison: Comparison, assessed: Assessment | None, folder: Path) -> tuple[dict[str, Path], list[str]]:

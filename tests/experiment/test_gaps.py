@@ -9,6 +9,7 @@ import fedstat as fs
 from fedstat.cli import app
 from fedstat.experiment.build import set_up
 from fedstat.experiment.parsing import parse
+from fedstat.inference.predictions.table import NEW_CLIENTS
 from fedstat.report.runs import report_runs
 from tests.support.experiments import changed
 
@@ -106,6 +107,27 @@ def test_a_new_site_is_named_in_the_file_and_is_the_same_under_every_seed(tmp_pa
     assert fs.experiment.read(tmp_path / "out" / "experiment.toml").partition.new_clients == (LATER,)
 
 
+@pytest.mark.parametrize("new", [f'["{LATER}"]', "0.25"])  # a share is of other sites under other seeds
+def test_predictions_for_new_sites_are_assessed_by_name(tmp_path, new):
+    patients(tmp_path)
+    done = run(tmp_path, new, "--set", "evaluation.predictions=true")
+    assert done.exit_code == 0, done.output
+    out = tmp_path / "out"
+    offered = pd.read_csv(out / "new-clients.csv")
+    found = fs.assess(out, "accuracy", new_clients=True)
+    assert set(found.clients["name"]) == set(offered["name"])
+    mean = offered.query("metric == 'accuracy'").groupby(["method", "name"])["value"].mean()
+    clients = found.clients.set_index(["method", "name"])["estimate"]
+    pd.testing.assert_series_equal(clients.sort_index(), mean.sort_index(), check_names=False, rtol=1e-6)
+    report_runs([out], tmp_path / "out.html")
+    assert "New clients, which took no part in training" in (tmp_path / "out.html").read_text()
+    with pytest.raises(ValueError, match="new_clients is of folders of fedstat run"):
+        fs.assess(pd.read_parquet(out / NEW_CLIENTS), new_clients=True)
+    (out / NEW_CLIENTS).unlink()
+    with pytest.raises(ValueError, match="keeps no predictions for new clients; ask for them before a run, by pred"):
+        fs.assess(out, new_clients=True)
+
+
 @pytest.mark.parametrize(
     ("new", "message"),
     [
@@ -125,6 +147,6 @@ def test_new_sites_that_cannot_be_are_refused(tmp_path, new, message):
     assert "Traceback" not in done.output
 
 
-def run(folder, new):
+def run(folder, new, *more):
     (folder / "mine.toml").write_text(FILE.replace("NEW", new))
-    return CliRunner().invoke(app, ["run", str(folder / "mine.toml"), "--out", str(folder / "out")])
+    return CliRunner().invoke(app, ["run", str(folder / "mine.toml"), "--out", str(folder / "out"), *more])

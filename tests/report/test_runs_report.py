@@ -147,6 +147,31 @@ def test_the_web_page_says_the_same(folder, tmp_path):
     assert all(image.startswith("data:image/svg+xml;base64,") for image in page.images)
 
 
+@pytest.mark.parametrize("attack", [None, fs.attacks.SignFlip(0.2)])
+def test_the_paragraphs_to_paste_tell_of_noise_of_attackers_and_of_who_took_part(tmp_path, attack):
+    pytest.importorskip("dp_accounting")
+    fs.federate(
+        fs.FedAvg(weighting="uniform", mechanism=fs.mechanisms.Gaussian(clip=1.0, noise=2.0)),
+        fs.models.mlp(5, 4, 1),
+        fs.data.relu_mixture(clients=6, d=5, units=4, samples=20, test=40, seed=0),
+        fs.Training(lr=0.05),
+        rounds=3,
+        participation=0.5,
+        attack=attack,
+        folder=tmp_path / "run",
+        progress=False,
+    )
+    report_runs([tmp_path / "run"], tmp_path / "paper.html", day=DAY)
+    page = Words()
+    page.feed((tmp_path / "paper.html").read_text())
+    words = plain(" ".join(page.words))
+    assert "for 3 rounds, each with 50% of the clients, under each of 1 seed, with fedstat" in words
+    account = r"FedAvg: epsilon \d.* at delta .*3 of 6 clients" if attack is None else "FedAvg: epsilon is not known"
+    assert re.search(f"Parts of models can tell of samples: {account}", words)
+    assert "no noise was added" not in words
+    assert words.count("1 of 6 clients attacks by SignFlip") == (0 if attack is None else 3)  # note, setting, paragraph
+
+
 @pytest.mark.parametrize("table", ["many.csv", "two.csv"])
 def test_a_bare_table_has_fewer_sections_and_the_report_says_which(folder, tmp_path, table):
     target = tmp_path / "table.pdf"

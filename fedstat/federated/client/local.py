@@ -184,7 +184,8 @@ class Phase:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        check_fields(self, epochs=0, first_epoch=0, steps=0)
+        if self.plain is not False or not (self.epochs is self.first_epoch is self.steps is None):
+            check_fields(self, epochs=0, first_epoch=0, steps=0)
         if self.lr is not None:
             object.__setattr__(self, "lr", _rates(self.lr))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -16,8 +16,10 @@ from fedstat.data import Clients
 from fedstat.federated.client.losses import LossName
 from fedstat.federated.client.network import products
 from fedstat.federated.metrics import probabilities
-from fedstat.federated.rounds import Run, predict
-from fedstat.federated.state import State
+from fedstat.federated.replicate import Replicate
+from fedstat.federated.rounds import Key, Run, predict
+from fedstat.federated.route import Route
+from fedstat.federated.state import Predictor, State
 
 
 def check_outputs(task: LossName, outputs: int) -> None:
@@ -34,21 +36,28 @@ def kept_splits(config: Mapping[str, Any], run: Run) -> list[str]:
 
 def tabulate(run: Run, state: State, *splits: str) -> pd.DataFrame:
     """Return what honest clients' models predict for all samples of some splits, as `Result.predictions` has it."""
-    clients, tables = run.replicate.clients, []
-    for split in splits:
-        held_out, found = run.replicate.held_out(split), dict[str, list[Tensor]]()
-        with products(tf32=run.route.tf32):
-            each = predict(run.route, partial(run.models, state), held_out, np.arange(len(clients)))
-            for estimand, outputs, _, valid in each:
-                found.setdefault(estimand, []).append(outputs[valid].cpu())
-        client = clients.splits[split].owners
-        sample = np.arange(len(client)) - clients.splits[split].start[client]
-        who = {"client": client, "name": np.array(clients.names, dtype=object)[client], "sample": sample}
-        for estimand, parts in found.items():
-            told = _told(run.route.learner.task, clients, client, clients.splits[split].y, torch.cat(parts))
-            what = {"estimand": estimand, "split": split}
-            table = pd.DataFrame({"method": run.key[0], "seed": run.key[1], **what, **who, **told})
-            tables.append(table[~table["client"].isin(run.replicate.attackers)])
+    models = partial(run.models, state)
+    tables = [predicted(run.key, run.route, models, run.replicate, split) for split in splits]
+    table = pd.concat(tables, ignore_index=True)
+    return table[~table["client"].isin(run.replicate.attackers)].reset_index(drop=True)
+
+
+def predicted(
+    key: Key, route: Route, models: Callable[[Tensor], Mapping[str, Predictor]], replicate: Replicate, split: str
+) -> pd.DataFrame:
+    """Return what models of the clients with given ids predict for all samples of one split, by name of the model."""
+    clients, found = replicate.clients, dict[str, list[Tensor]]()
+    with products(tf32=route.tf32):
+        for estimand, outputs, _, valid in predict(route, models, replicate.held_out(split), np.arange(len(clients))):
+            found.setdefault(estimand, []).append(outputs[valid].cpu())
+    client = clients.splits[split].owners
+    sample = np.arange(len(client)) - clients.splits[split].start[client]
+    who = {"client": client, "name": np.array(clients.names, dtype=object)[client], "sample": sample}
+    tables = []
+    for estimand, parts in found.items():
+        told = _told(route.learner.task, clients, client, clients.splits[split].y, torch.cat(parts))
+        what = {"estimand": estimand, "split": split}
+        tables.append(pd.DataFrame({"method": key[0], "seed": key[1], **what, **who, **told}))
     return pd.concat(tables, ignore_index=True)
 
 

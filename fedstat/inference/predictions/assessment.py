@@ -130,6 +130,7 @@ def assess(
     pooled: Literal["patients", "clients"] = "patients",
     estimand: Estimand = None,
     split: str | None = None,
+    new_clients: bool = False,
 ) -> Assessment:
     """Assess predictions at each client and over all, with intervals over patients and over training runs.
 
@@ -168,6 +169,9 @@ def assess(
         Which model of the methods is assessed, as in `fedstat.compare`.
     split : str, optional
         Whose predictions; by default those of test samples, else validation, else training samples.
+    new_clients : bool
+        Assess a run's new clients, which took no part in training, on the models that each method offers them. The
+        table is the folder of a ``fedstat run`` with ``new_clients`` and ``predictions = true``.
 
     Raises
     ------
@@ -199,7 +203,7 @@ def assess(
     _checks.choice("pooled", pooled, ("patients", "clients"))
     level = check_level(level)
     cut = 0.5 if threshold is None else _checks.number("threshold", threshold, "[0, 1]")
-    read, again, known = predictions_of(table)
+    read, again, known = predictions_of(table, new_clients)
     rows, assumed = _chosen(read, estimand, split)
     predictions = arrange(rows, again)
     names = _metrics(metrics, predictions, threshold is not None)

@@ -21,6 +21,8 @@ ALL = "all"
 _CLASS = "p_"
 #: The part of a run's folder that holds them.
 _FOLDER = "predictions"
+#: The file in a folder of ``fedstat run`` that holds those for clients which took no part in training.
+NEW_CLIENTS = "new-clients-predictions.parquet"
 _TEXT = ("method", "estimand", "split")
 #: Probabilities of classes add up to one within this: they may come from float32.
 _SUM = 1e-4
@@ -128,8 +130,10 @@ def read_predictions(source: Any) -> pd.DataFrame:
     return _cells(read, path)
 
 
-def predictions_of(source: Any) -> tuple[pd.DataFrame, float | None, list[str]]:
+def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame, float | None, list[str]]:
     """Return checked predictions of a table, a run's folder or its result, and who attacks such a run, in words.
+
+    With `new_clients` they are those for a run's new clients, of a folder of ``fedstat run``.
 
     Of a run whose seeds split the same samples anew also the ratio of test to training samples, for the correction
     after Nadeau and Bengio; of other runs 0, of tables None: `arrange` looks for it.
@@ -137,13 +141,17 @@ def predictions_of(source: Any) -> tuple[pd.DataFrame, float | None, list[str]]:
     folder = runs.run_folder(Path(source)) if isinstance(source, str | Path) and Path(source).is_dir() else None
     if folder is not None:
         _, config, clients, _ = runs.facts(folder)
-        if not (folder / _FOLDER).is_dir():
+        place = Path(source) / NEW_CLIENTS if new_clients else folder / _FOLDER
+        if not place.exists():
+            more = " and new_clients under [partition]" if new_clients else ", or fs.federate(predictions=True)"
             raise ValueError(
-                f"{source} keeps no predictions; ask for them before a run, by predictions = true under [evaluation] "
-                "or fs.federate(predictions=True)."
+                f"{source} keeps no predictions{' for new clients' * new_clients}; ask for them before a run, by "
+                f"predictions = true under [evaluation]{more}."
             )
-        files = sorted((runs.checked(folder, _FOLDER) / _FOLDER).glob("*.parquet"))
+        files = [place] if new_clients else sorted((runs.checked(folder, _FOLDER) / _FOLDER).glob("*.parquet"))
         rows = pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+    elif new_clients:
+        raise ValueError("new_clients is of folders of fedstat run; a table or result is assessed as it is.")
     elif hasattr(source, "predictions") and hasattr(source, "config"):
         rows, config, clients = source.predictions(), source.config, source.clients
     else:
