@@ -19,8 +19,8 @@ class Local(Method):
 
     Parameters
     ----------
-    weighting, server
-        These have no effect, since there is no server.
+    weighting
+        Without effect, since nothing is averaged. A ``server`` is refused.
 
     Notes
     -----

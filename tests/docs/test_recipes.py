@@ -86,7 +86,7 @@ def test_tensorboard_with_notes(run, monkeypatch):
     module(monkeypatch, "torch.utils.tensorboard", SummaryWriter=SummaryWriter)
     names = run("TensorBoard")
     assert told == {(f"tensorboard/{m}-{s}", name): values for (m, s, name), values in expected(names).items()}
-    assert closed == [f"tensorboard/{method}-{seed}" for method, seed in KEYS]
+    assert closed == [f"tensorboard/{method}-seed{seed}" for method, seed in KEYS]
 
 
 def test_mlflow_with_notes(run, monkeypatch):
@@ -116,7 +116,7 @@ def test_mlflow_with_notes(run, monkeypatch):
     assert told.pop(("FedPer-1", "method")) == repr(names["fs"].methods.FedPer())
     metrics = {key: value for key, value in told.items() if isinstance(value, list)}
     assert metrics == {(f"{m}-{s}", name): values for (m, s, name), values in expected(names).items()}
-    assert done == [f"{method}-{seed}" for method, seed in KEYS]
+    assert done == [f"{method}-seed{seed}" for method, seed in KEYS]
 
 
 def test_wandb_with_notes(run, monkeypatch):
@@ -134,7 +134,7 @@ def test_wandb_with_notes(run, monkeypatch):
     module(monkeypatch, "wandb", init=init)
     names = run("wandb")
     assert told == {(f"{m}-{s}", name): values for (m, s, name), values in expected(names).items()}
-    assert done == [f"{method}-{seed}" for method, seed in KEYS]
+    assert done == [f"{method}-seed{seed}" for method, seed in KEYS]
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_tensorboard_itself(run):
 
     names = run("TensorBoard")
     for (method, seed, name), values in expected(names).items():
-        events = EventAccumulator(f"tensorboard/{method}-{seed}")
+        events = EventAccumulator(f"tensorboard/{method}-seed{seed}")
         events.Reload()
         found = [(event.step, event.value) for event in events.Scalars(name)]
         assert found == [(step, pytest.approx(value, rel=1e-6)) for step, value in values]
@@ -167,5 +167,5 @@ def test_wandb_itself(run):
     written = [path.read_bytes() for path in Path("wandb").glob("offline-run-*/run-*.wandb")]
     assert len(written) == len(KEYS)
     for (method, seed, name), values in expected(names).items():  # values lie in these files as JSON
-        (own,) = (content for content in written if f"{method}-{seed}".encode() in content)
+        (own,) = (content for content in written if f"{method}-seed{seed}".encode() in content)
         assert all(name.encode() in own and json.dumps(value).encode() in own for _, value in values)
