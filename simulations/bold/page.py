@@ -18,21 +18,21 @@ HOSPITALS = {"data": "data", "design": "read", "method": "best", "ahead": "ahead
              "among": "not told apart from"}  # fmt: skip
 TEXT = """# Bold faces of published tables
 
-What [Which bold faces stand?](bold-faces.md) asks of one table, asked of {tables} tables of {papers} papers and
-projects. The rule, and which tables enter, were written into a plan, `simulations/bold/plan.toml`, before any answer
+This page asks of {tables} tables of {papers} papers and projects what [Which bold faces stand?](bold-faces.md) asks of
+one. The rule, and which tables enter, were written into a plan, `simulations/bold/plan.toml`, before any answer
 was computed.
 
-Of {faces} bold faces, {order} have no deviation over runs: only the order is known. Of the other {judged}, **{stand}
-stand**, {open} are not told apart from every other method, and {worse} contradicted, if what a table does not say is
-read as three runs and a standard deviation.
+Of {faces} bold faces, {order} have no deviation over runs: only the order is known. What a table does not say is
+read as three runs and a standard deviation. Then **{stand} stand** of the other {judged}, {open} are not told apart from
+at least one other method, and {worse} contradicted.
 
 | where a table does not say | bold faces that stand, with 95% limits over papers |
 |---|---|
 {readings}
 
-The tables are those whose text could be looked up, and no random sample: of {looked} looked for, {none} gave no table.
-Nothing is said of these. For {unmarked} of the faces the text at hand has lost its bold type, and the best printed
-value is judged in its place.
+The tables are those whose text could be looked up, and no random sample: of {looked} papers looked for, {none} gave no
+table, and nothing is said of those. For {unmarked} of the faces the text at hand has lost its bold type, and the best
+printed value is judged in its place.
 
 ## By what tables say
 
@@ -40,29 +40,29 @@ value is judged in its place.
 
 ## By number of runs
 
-Tables with deviations alone.
+Only tables with deviations are counted.
 
 {runs}
 
 ## What a table would need
 
-Of the faces that are not told apart, half would need {median} runs of each method or fewer, a quarter {first} or fewer
-and a quarter {third} or more, to be told apart with a probability of 80% if differences and deviations are those
-printed. The last column of the next table gives the fewest and the most.
+Suppose that differences and deviations are those printed. Of the faces that are not told apart, half would need
+{median} runs of each method or fewer to be told apart with a probability of 80%, a quarter {first} or fewer, and a
+quarter {third} or more. The last column of the next table gives the fewest and the most.
 
 ## Each table
 
-A table says nothing of a method: it says what its runs allow. What stands beside a mean is a standard deviation over
-runs (sd), a deviation over clients, or not stated. The numbers are in `simulations/published`, a file for each table,
-and `fedstat compare` reads most of them.
+An answer is no verdict on a method: it says what a table's runs allow. What stands beside a mean is a standard
+deviation over runs (sd), a deviation over clients, or not stated. The numbers are in `simulations/published`, a file
+for each table, and `fedstat compare` reads most of them.
 
 {rows}
 
 ## Published runs
 
-FLamby publishes runs, five seeds a data set. As printed: means and deviations, as a paper would have them; paired: the
-same runs, compared seed by seed. "Ahead by" is the best mean minus the next, in the data set's own score. Fed-LIDC-IDRI
-has one run, and is left out.
+FLamby publishes its runs, five seeds for each data set. They are read "as printed", as the means and deviations that a
+paper would print, and "paired on seeds", as the same runs compared seed by seed. "Ahead by" is the best mean minus the
+next, in the data set's own score. Fed-LIDC-IDRI has one run, and is left out.
 
 {hospitals}
 

@@ -20,11 +20,11 @@ COMMITTED, PAGE = ROOT / "reports" / "results" / "coverage", ROOT / "docs" / "co
 
 HEAD = """# How often the intervals hold
 
-`fedstat.inference.simultaneous` is run on drawn data whose true differences are known. The tables give the percentage
-of families in which **all** intervals hold at once; 95 is wanted. A star marks what is clearly too little: the upper
-Clopper-Pearson limit lies below 95. `default` is what happens if nothing is asked for: Bonferroni's limits, and from 8
-methods on the narrower of two intervals for each pair, one with moderated variances and one of the pair alone, widened
-by 5%. With fewer methods it is Bonferroni's.
+`fedstat.inference.simultaneous` is run on drawn data whose true differences are known. A family is the comparisons that
+are claimed together, and the tables give the percentage of families in which **all** intervals hold at once; 95 is
+wanted. A star marks what is clearly too little: the upper Clopper-Pearson limit lies below 95. `default` is what
+happens if nothing is asked for. With fewer than 8 methods it is Bonferroni's limits; from 8 methods on each pair has
+the narrower of two intervals, one with moderated variances and one of the pair alone, widened by 5%.
 
 ![In four panels, for 2, 5, 10 and 30 methods, the percentage of families that hold by kind of error. Unadjusted
 intervals fall far below 95 as methods become more; Bonferroni's and the default stay near 95 but for skewed and
@@ -42,9 +42,10 @@ Read with care:
 - Skewed and collapsing runs: no t interval is safe there, and with few seeds a collapse that has not happened yet
   cannot be seen. The last table says how often a warning is printed. For normal runs a warning is false in at most 5%
   of families.
-- Moderated limits lean on the methods being alike. While the one method that collapses has not done so yet, they miss
-  more often than Bonferroni's, being narrower.
-- Widths are medians over draws for each pair, over Bonferroni's of the same pair; their range over pairs is shown.
+- Moderated limits rely on the methods being alike. As long as the one method that collapses has not done so, they are
+  narrower than Bonferroni's and miss more often.
+- Widths are medians over draws for each pair, divided by Bonferroni's width for the same pair; the tables show their
+  range over pairs.
 - A star comes up by chance, too, about once in 40 numbers that are 95 in truth.
 - Pairs whose differences are all equal have no interval and claim nothing; with rounded values and 3 seeds there are
   many.
@@ -54,17 +55,18 @@ Made by `python -m simulations coverage --scale paper --evidence reports/results
 """
 
 HOSPITALS = """The usual study of hospitals: the same clients under every seed, each with one set of {samples} samples
-that every seed splits anew, and a sentence on new clients. Two learners really train on the splits. What is to be
-covered is their mean difference over new clients, whose samples are new as well. Parameters of clients lie around the
-population's with a standard deviation of `spread` times theirs. The differences are
+that every seed splits anew, and a conclusion on new clients. Two learners really train on the splits. The interval
+should cover their mean difference over new clients, whose samples are new as well. Parameters of clients lie around
+the population's with a standard deviation of `spread` times the population's. The differences are
 
 {learners}
 
-Per cent of intervals that hold, with {seeds} seeds. `Design(clients="same", data="resplit", over="clients")` takes the
-corrected crossed effects. Where the shared model rests on all clients they hold in {fair}%; too rarely only with 3
-seeds and 20 clients where a seed draws features for all, of which three seeds tell little. They fail where the shared
-model is one client's ({one}% with 20 clients): what is peculiar to this client moves all alike, and no spread within
-a federation shows it.
+The table gives the percentage of intervals that hold, with {seeds} seeds.
+`Design(clients="same", data="resplit", over="clients")` takes the corrected crossed effects. Where the shared model
+rests on all clients, these hold in {fair}%. They hold too rarely only with 3 seeds and 20 clients where each seed
+draws the features of all clients, about which three seeds tell little. They fail where the shared model is one
+client's ({one}% with 20 clients): what is peculiar to this client moves all clients alike, and no spread within a
+federation shows it.
 """
 
 

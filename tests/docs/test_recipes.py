@@ -85,7 +85,7 @@ def test_tensorboard_with_notes(run, monkeypatch):
 
     module(monkeypatch, "torch.utils.tensorboard", SummaryWriter=SummaryWriter)
     names = run("TensorBoard")
-    assert told == {(f"tensorboard/{m}-{s}", name): values for (m, s, name), values in expected(names).items()}
+    assert told == {(f"tensorboard/{m}-seed{s}", name): values for (m, s, name), values in expected(names).items()}
     assert closed == [f"tensorboard/{method}-seed{seed}" for method, seed in KEYS]
 
 
@@ -115,7 +115,7 @@ def test_mlflow_with_notes(run, monkeypatch):
     names = run("MLflow")
     assert told.pop(("FedPer-1", "method")) == repr(names["fs"].methods.FedPer())
     metrics = {key: value for key, value in told.items() if isinstance(value, list)}
-    assert metrics == {(f"{m}-{s}", name): values for (m, s, name), values in expected(names).items()}
+    assert metrics == {(f"{m}-seed{s}", name): values for (m, s, name), values in expected(names).items()}
     assert done == [f"{method}-seed{seed}" for method, seed in KEYS]
 
 
@@ -133,7 +133,7 @@ def test_wandb_with_notes(run, monkeypatch):
 
     module(monkeypatch, "wandb", init=init)
     names = run("wandb")
-    assert told == {(f"{m}-{s}", name): values for (m, s, name), values in expected(names).items()}
+    assert told == {(f"{m}-seed{s}", name): values for (m, s, name), values in expected(names).items()}
     assert done == [f"{method}-seed{seed}" for method, seed in KEYS]
 
 
