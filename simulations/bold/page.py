@@ -23,8 +23,8 @@ one. The rule, and which tables enter, were written into a plan, `simulations/bo
 was computed.
 
 Of {faces} bold faces, {order} have no deviation over runs: only the order is known. What a table does not say is
-read as three runs and a standard deviation. Then **{stand} stand** of the other {judged}, {open} are not told apart from
-at least one other method, and {worse} contradicted.
+read as three runs and a standard deviation. Then **{stand} stand** of the other {judged}, {open} are not told apart
+from at least one other method, and {worse} contradicted.
 
 | where a table does not say | bold faces that stand, with 95% limits over papers |
 |---|---|
@@ -40,7 +40,7 @@ printed value is judged in its place.
 
 ## By number of runs
 
-Only tables with deviations are counted.
+Only tables with deviations over runs are counted.
 
 {runs}
 

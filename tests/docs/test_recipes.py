@@ -113,7 +113,7 @@ def test_mlflow_with_notes(run, monkeypatch):
 
     module(monkeypatch, "mlflow", MlflowClient=MlflowClient)
     names = run("MLflow")
-    assert told.pop(("FedPer-1", "method")) == repr(names["fs"].methods.FedPer())
+    assert told.pop(("FedPer-seed1", "method")) == repr(names["fs"].methods.FedPer())
     metrics = {key: value for key, value in told.items() if isinstance(value, list)}
     assert metrics == {(f"{m}-seed{s}", name): values for (m, s, name), values in expected(names).items()}
     assert done == [f"{method}-seed{seed}" for method, seed in KEYS]
