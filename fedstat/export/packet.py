@@ -164,10 +164,8 @@ def unpack(arrays: Mapping[str, np.ndarray], known: Params, masks: Params) -> tu
 
 def combine(known: Params, values: Params, said: Params) -> Params:
     """Put what was said into what is known, (1, ...) each; what is not known at all is taken as it came."""
-    mixed = {
-        name: torch.where(said[name], values[name], leaf) if name in values else leaf for name, leaf in known.items()
-    }
-    return mixed | {name: value for name, value in values.items() if name not in known}
+    told = {name: torch.where(said[name], values[name], leaf) for name, leaf in known.items() if name in values}
+    return known | values | told
 
 
 def pack_masks(masks: Params, row: int) -> Packet:

@@ -145,7 +145,7 @@ class Server:
         self.participation = real("participation", participation, "(0, 1]")
         self.farthest = np.inf if farthest is None else real("farthest", farthest, "(0, inf)")
         if clients < method.fewest:
-            raise ValueError(f"{self._name} needs at least {method.fewest} clients, got clients={clients}.")
+            raise ValueError(f"{type(method).__name__} needs at least {method.fewest} clients, got clients={clients}.")
         self.round = 0
         self.history = pd.DataFrame(columns=list(_HISTORY)).astype(_HISTORY)
         self.entered = pd.DataFrame(columns=list(_ENTERED)).astype(_ENTERED)
@@ -284,10 +284,6 @@ class Server:
         k = number(reply, "number", 0, self.clients - 1) if isinstance(reply, Packet) else -1
         self._answer(k, reply, Ask.RETURN, self.round)
         return k
-
-    @property
-    def _name(self) -> str:
-        return type(self.method).__name__
 
     def _refusal(self, why: str) -> Refused:
         return refusal(self.method, why)

@@ -257,12 +257,11 @@ def heard(rule: Aggregator | Mechanism, state: State, update: Update) -> Update:
     shared = _shared(state)
     weights, running = ({n: shared[n] for n in shared if is_statistic(n) == kind} for kind in (False, True))
     changes, weight = changes_of(update, weights), update.weight.double().clone()
-    match rule:
-        case Mechanism():
-            of = len(changes) if update.attended is None else update.attended.of
-            found = released(rule, changes, of, update.rng)
-        case _:
-            found = rule(changes, weight)
+    if isinstance(rule, Mechanism):
+        of = len(changes) if update.attended is None else update.attended.of
+        found = released(rule, changes, of, update.rng)
+    else:
+        found = rule(changes, weight)
     if not isinstance(found, Tensor) or found.shape != changes.shape[1:]:
         got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         raise ValueError(f"{rule!r} must return one change, of shape {tuple(changes.shape[1:])}, got {got}.")

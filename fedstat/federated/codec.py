@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_POSITION = np.dtype("<u4")
+POSITION = np.dtype("<u4")
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,23 @@ def elements(entry: Tensor | Selected) -> tuple[Tensor, Tensor | None]:
     """Return an entry's values (m, ...), and a mask of that shape of those that travel, None if all do."""
     if isinstance(entry, Tensor):
         return entry, None
-    return entry.values, _aligned(entry).expand_as(entry.values)
+    return entry.values, entry.mask.expand_as(entry.values)
+
+
+def placed(where: np.ndarray, values: np.ndarray, d: int) -> bytes:
+    """Return some of d numbers as bytes: their positions, listed or as a bitmap, whichever is smaller, and values."""
+    if len(where) * POSITION.itemsize < bitmap(d):
+        positions = where.astype(POSITION).tobytes()
+    else:
+        chosen = np.zeros(d, bool)
+        chosen[where] = True
+        positions = np.packbits(chosen, bitorder="little").tobytes()
+    return positions + values.tobytes()
+
+
+def bitmap(bits: int) -> int:
+    """Return how many bytes a bitmap takes."""
+    return -(-bits // 8)
 
 
 class _Reader:
@@ -242,7 +258,7 @@ class _Reader:
     def bits(self, shape: torch.Size) -> np.ndarray:
         """Return the next truth values, read from a bitmap."""
         n = math.prod(shape)
-        packed = self.array(np.dtype("u1"), _bitmap(n))
+        packed = self.array(np.dtype("u1"), bitmap(n))
         return np.unpackbits(packed, count=n, bitorder="little").astype(bool).reshape(shape)
 
 
@@ -254,14 +270,14 @@ def _size(entry: Entry | Coded) -> np.ndarray:
     body = _body(entry)
     m, n, item = body.shape[0], math.prod(body.shape[1:]), body.dtype.itemsize
     if isinstance(entry, Selected):
-        mask = _aligned(entry)
+        mask = entry.mask.reshape(*[1] * (body.dim() - entry.mask.dim()), *entry.mask.shape)
         elements = math.prod(mask.shape[1:])
         each = torch.count_nonzero(mask.reshape(len(mask), elements), dim=1) * (n // max(1, elements))
         return each.expand(m).cpu().numpy() * item
     if isinstance(entry, Sparse):
         count = torch.count_nonzero(entry.values.reshape(m, n), dim=1).cpu().numpy()
-        return count * item + np.minimum(count * _POSITION.itemsize, _bitmap(n))
-    return np.full(m, _bitmap(n))
+        return count * item + np.minimum(count * POSITION.itemsize, bitmap(n))
+    return np.full(m, bitmap(n))
 
 
 def _encode(entry: Entry | Coded, row: int) -> bytes:
@@ -271,10 +287,8 @@ def _encode(entry: Entry | Coded, row: int) -> bytes:
     if isinstance(entry, Selected):
         return values[_sent(entry, row)].tobytes()
     if isinstance(entry, Sparse):
-        (where,) = np.nonzero(values.ravel())
-        listed = where.size * _POSITION.itemsize < _bitmap(values.size)
-        positions = where.astype(_POSITION) if listed else np.packbits(values != 0, axis=None, bitorder="little")
-        return positions.tobytes() + values.ravel()[where].tobytes()
+        where = np.flatnonzero(values)
+        return placed(where, values.ravel()[where], values.size)
     return np.packbits(values, axis=None, bitorder="little").tobytes() if isinstance(entry, Bits) else values.tobytes()
 
 
@@ -288,8 +302,8 @@ def _decode(reader: _Reader, entry: Entry, row: int, nonzeros: int) -> Tensor:
         sent = _sent(entry, row)
         found[sent] = reader.array(dtype, int(np.count_nonzero(sent)))
     elif isinstance(entry, Sparse):
-        listed = nonzeros * _POSITION.itemsize < _bitmap(found.size)
-        where = reader.array(_POSITION, nonzeros) if listed else np.flatnonzero(reader.bits(shape))
+        listed = nonzeros * POSITION.itemsize < bitmap(found.size)
+        where = reader.array(POSITION, nonzeros) if listed else np.flatnonzero(reader.bits(shape))
         found.flat[where] = reader.array(dtype, len(where))
     else:
         found[...] = reader.array(dtype, found.size).reshape(shape)
@@ -302,11 +316,6 @@ def _body(entry: Entry) -> Tensor:
     return entry.mask if isinstance(entry, Bits) else entry.values
 
 
-def _aligned(part: Selected) -> Tensor:
-    """Return the mask with as many axes as the values."""
-    return part.mask.reshape(*[1] * (part.values.dim() - part.mask.dim()), *part.mask.shape)
-
-
 def _sent(part: Selected, row: int) -> np.ndarray:
     return part.mask.expand_as(part.values)[row].cpu().numpy()
 
@@ -314,11 +323,6 @@ def _sent(part: Selected, row: int) -> np.ndarray:
 def _array(tensor: Tensor) -> np.ndarray:
     array = tensor.detach().cpu().numpy()
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
-
-
-def _bitmap(elements: int) -> int:
-    """Return how many bytes a bitmap takes."""
-    return -(-elements // 8)
 
 
 def _check_floats(kind: str, values: Tensor) -> None:

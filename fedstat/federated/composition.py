@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedstat.federated.mechanisms import check_messages
 from fedstat.federated.method import Method
 from fedstat.federated.route import overrides
+from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State
 
 
@@ -32,5 +32,12 @@ def check_composition(method: Method, state: State) -> None:
             f"{name} has no place for {method.compression!r}: its server keeps the sum of what clients remember, from "
             "which it would drift away if it heard something else than they have."
         )
-    if method.mechanism is not None:
-        check_messages(method.mechanism, name, [s for s in ("upload", "prelude") if overrides(method, s)], state)
+    if (mechanism := method.mechanism) is None:
+        return
+    if own := [step for step in ("upload", "prelude") if overrides(method, step)]:
+        raise ValueError(f"{name} has messages of its own ({own[0]}), which {mechanism!r} does not make private.")
+    if running := [n for n in state.server if is_statistic(n) and (n not in masks or masks[n].any())]:
+        raise ValueError(
+            f"{name} shares running statistics of batch norm ({running[0]}), which {mechanism!r} does not make "
+            "private. Keep them with the clients, as FedBN does, or take a network without."
+        )

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat._random import share_of
-from fedstat.federated.codec import Bits, Coded, Entry, Message, Selected, Sparse, elements
+from fedstat.federated.codec import POSITION, Bits, Coded, Entry, Message, Selected, Sparse, bitmap, elements, placed
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
 from fedstat.federated.store import ClientStore
 
-_FLOAT, _HALF, _POSITION = np.dtype("<f4"), np.dtype("<f2"), np.dtype("<u4")
+_FLOAT, _HALF = np.dtype("<f4"), np.dtype("<f2")
 #: Levels are numbered in two bytes.
 _LEVELS = 2**15 - 1
 
@@ -93,7 +93,7 @@ class Half:
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Read the numbers."""
-        return _numbers(_of_length(data, d * _HALF.itemsize), _HALF)
+        return np.frombuffer(_of_length(data, d * _HALF.itemsize), _HALF).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class QSGD:
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Read norm and levels."""
-        data = _of_length(data, _FLOAT.itemsize + _bytes(d * self._bits))
+        data = _of_length(data, _FLOAT.itemsize + bitmap(d * self._bits))
         level = _unpacked(data[_FLOAT.itemsize :], self._bits, d) - self.levels
         norm = np.float64(np.frombuffer(data, _FLOAT, 1)[0])
         return (norm / self.levels * level).astype(np.float32)
@@ -184,7 +184,7 @@ class RandK:
         """Draw positions."""
         k = _count(self.share, len(x))
         where = np.sort(rng.choice(len(x), k, replace=False, shuffle=False))
-        return _placed(where, x[where] * (len(x) / k), len(x))
+        return placed(where, (x[where] * (len(x) / k)).astype(_FLOAT), len(x))
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Put values where they belong."""
@@ -232,7 +232,7 @@ class TopK:
         chosen = size > least
         chosen[np.flatnonzero(size == least)[: k - np.count_nonzero(chosen)]] = True
         where = np.flatnonzero(chosen)
-        return _placed(where, x[where], len(x))
+        return placed(where, x[where].astype(_FLOAT), len(x))
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Put values where they belong."""
@@ -275,8 +275,8 @@ class Sign:
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Read mean size and signs."""
-        data = _of_length(data, _FLOAT.itemsize + _bytes(d))
-        scale = _numbers(data[: _FLOAT.itemsize], _FLOAT)
+        data = _of_length(data, _FLOAT.itemsize + bitmap(d))
+        scale = np.frombuffer(data, _FLOAT, 1).astype(np.float32)
         return np.where(_unpacked(data[_FLOAT.itemsize :], 1, d) > 0, scale, -scale)
 
 
@@ -416,10 +416,6 @@ def _count(share: float, d: int) -> int:
     return max(1, share_of(d, share))
 
 
-def _bytes(bits: int) -> int:
-    return -(-bits // 8)
-
-
 def _packed(codes: np.ndarray, bits: int) -> bytes:
     """Return whole numbers of some bits each as bytes: first the lowest bits of all of them, and so on."""
     codes = codes.astype(np.min_scalar_type(2**bits - 1))
@@ -435,28 +431,13 @@ def _unpacked(data: bytes, bits: int, d: int) -> np.ndarray:
     return found.astype(np.int32)
 
 
-def _numbers(data: bytes, dtype: np.dtype) -> np.ndarray:
-    return np.frombuffer(data, dtype).astype(np.float32)
-
-
-def _placed(where: np.ndarray, values: np.ndarray, d: int) -> bytes:
-    """Return some of d numbers as bytes: their positions, listed or as a bitmap, whichever is smaller, and values."""
-    if len(where) * _POSITION.itemsize < _bytes(d):
-        positions = where.astype(_POSITION).tobytes()
-    else:
-        chosen = np.zeros(d, bool)
-        chosen[where] = True
-        positions = np.packbits(chosen, bitorder="little").tobytes()
-    return positions + values.astype(_FLOAT).tobytes()
-
-
 def _spread(data: bytes, k: int, d: int) -> np.ndarray:
-    """Return d numbers, all zero but k, from the bytes of `_placed`."""
-    listed = k * _POSITION.itemsize < _bytes(d)
-    head = k * _POSITION.itemsize if listed else _bytes(d)
+    """Return d numbers, all zero but k, from the bytes of `placed`."""
+    listed = k * POSITION.itemsize < bitmap(d)
+    head = k * POSITION.itemsize if listed else bitmap(d)
     data = _of_length(data, head + k * _FLOAT.itemsize)
     if listed:
-        where = np.frombuffer(data[:head], _POSITION).astype(np.int64)
+        where = np.frombuffer(data[:head], POSITION).astype(np.int64)
     else:
         where = np.flatnonzero(np.unpackbits(np.frombuffer(data[:head], np.uint8), count=d, bitorder="little"))
     if len(where) != k or where[-1] >= d or (np.diff(where) <= 0).any():

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import nn
 
+from fedstat._checks import choice
 from fedstat.data import Clients, Samples
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.losses import choose_task
@@ -103,8 +104,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     check_one(method, "method")
     if clients is not None and not isinstance(clients, Clients):
         raise ValueError(f"clients must be Clients, as fs.data.from_arrays makes them, got {type(clients).__name__}.")
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
+    choice("dtype", dtype, ("float32", "float64"))
     kind = getattr(torch, dtype)
     data = _made_up(build(model, np.random.default_rng(0)), max(3, method.fewest)) if clients is None else clients
     replicate = make_replicate(data, model, Seeds(0), kind, "cpu")

@@ -9,7 +9,6 @@ that is published a seed of its own. Numbers are floating-point, whose last bits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -19,8 +18,6 @@ from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat.federated.attendance import Attendance, Stragglers, expected_of
-from fedstat.federated.slots import is_statistic
-from fedstat.federated.state import State
 
 
 @runtime_checkable
@@ -192,16 +189,4 @@ def check_participation(mechanism: Mechanism, participation: float | Attendance,
     if expected_of(participation, clients) == 0:
         raise ValueError(
             f"participation must let clients deliver, or {mechanism!r} has no mean; got {participation!r}."
-        )
-
-
-def check_messages(mechanism: Mechanism, name: str, own: Sequence[str], state: State) -> None:
-    """Refuse a method that sends more than changes of weights; `own` are the messages that it has of its own."""
-    if own:
-        raise ValueError(f"{name} has messages of its own ({own[0]}), which {mechanism!r} does not make private.")
-    shared = (n for n in state.server if n not in state.shared or state.shared[n].any())
-    if running := [n for n in shared if is_statistic(n)]:
-        raise ValueError(
-            f"{name} shares running statistics of batch norm ({running[0]}), which {mechanism!r} does not make "
-            "private. Keep them with the clients, as FedBN does, or take a network without."
         )

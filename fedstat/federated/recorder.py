@@ -171,9 +171,8 @@ class Recorder:
         """Evaluate all runs; end those whose patience is over."""
         self.latest = []
         for key, run in round.runs.items():
-            tables = {run.replicate.split: run.evaluate(round.states[key], run.replicate.split, self.wanted.metrics)}
-            for split in self.wanted.splits:
-                tables[split] = run.evaluate(round.states[key], split, self.wanted.metrics)
+            splits = (run.replicate.split, *self.wanted.splits)
+            tables = {split: run.evaluate(round.states[key], split, self.wanted.metrics) for split in splits}
             found = tables[run.replicate.split]
             if run.replicate.clients.common is not None and (found["estimand"] == "global").any():
                 tables["common"] = run.evaluate(round.states[key], "common", self.wanted.metrics)

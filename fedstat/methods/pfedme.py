@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.client.local import Batch, ClientData, Context, Learner
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner, gradient_on_all
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
@@ -122,13 +121,7 @@ class PFedMe(Method):
 
     def finish(self, learner: Learner, params: Params, data: ClientData, context: Context) -> Params:
         """Find the personal model on all samples."""
-        batch = Batch(data.x, data.y, data.valid, torch.arange(len(data.y), device=data.y.device))
-
-        def loss(theta: Params) -> Tensor:
-            statistics = {name: params[name].clone() for name in learner.network.statistics}
-            return learner.loss(statistics | theta, batch)
-
-        slope = torch.func.grad(loss)
+        slope = gradient_on_all(learner, params, data)
         w = {name: params[name] for name in learner.network.trainable}
         return in_slot(without_slots(params) | self._near(w, slope(w), slope), PERSONAL)
 

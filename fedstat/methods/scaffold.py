@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedstat._checks import check_fields
-from fedstat.federated.client.local import Batch, ClientData, Context, Learner
+from fedstat.federated.client.local import Batch, ClientData, Context, Learner, gradient_on_all
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
@@ -133,7 +133,7 @@ class SCAFFOLD(Method):
         x = context.received
         own, servers = slot(x, OWN), slot(x, SERVERS)
         if self.option == "I":
-            new = _gradient(learner, x, data)
+            new = gradient_on_all(learner, x, data)({name: x[name] for name in own})
         else:
             new = {}
             for name, total in context.rate_sum.items():
@@ -160,14 +160,3 @@ class SCAFFOLD(Method):
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         """Give new clients the server's model."""
         return self.models(state, ids)
-
-
-def _gradient(learner: Learner, params: Params, data: ClientData) -> Params:
-    """Return the gradient of one client's loss over all its training samples, under the model of `params`."""
-    batch = Batch(data.x, data.y, data.valid, torch.arange(len(data.y), device=data.y.device))
-
-    def loss(weights: Params) -> Tensor:
-        statistics = {name: params[name].clone() for name in learner.network.statistics}  # a forward pass moves them
-        return learner.loss(statistics | weights, batch)
-
-    return torch.func.grad(loss)({name: params[name] for name in learner.network.trainable})

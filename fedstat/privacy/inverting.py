@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -298,7 +299,7 @@ def _attack(
     classes = max(outputs, 2)
     if labels != "known" and seen.learner.task != "cross_entropy":
         raise ValueError(f'labels must be "known" under the loss {seen.learner.task!r}, got {labels!r}.')
-    known = {"known": seen.secret.y, "inferred": None, "optimised": None}[labels]
+    known = seen.secret.y if labels == "known" else None
     if labels == "inferred":
         known = torch.tensor([infer_label(seen)], device=network.device)
     if personal == "known":
@@ -340,17 +341,12 @@ def _entry(seen: Observation) -> str | None:
         if taken.shape == (1, len(probe)) and torch.equal(taken[0], probe):
             found.append(name)
 
-    hooks = [
-        layer.register_forward_pre_hook(lambda _, taken, name=name: look(name, taken[0]))
-        for name, layer in network.module.named_modules()
-        if isinstance(layer, torch.nn.Linear)
-    ]
-    try:
-        with torch.no_grad():
-            network({name: leaf.clone() for name, leaf in seen.guess.items()}, probe.reshape(1, *seen.shape))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for name, layer in network.module.named_modules():
+            if isinstance(layer, torch.nn.Linear):
+                hook = layer.register_forward_pre_hook(lambda _, taken, name=name: look(name, taken[0]))
+                hooks.enter_context(hook)
+        network({name: leaf.clone() for name, leaf in seen.guess.items()}, probe.reshape(1, *seen.shape))
     return found[0] if len(found) == 1 else None
 
 

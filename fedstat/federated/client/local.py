@@ -379,3 +379,14 @@ class Learner:
     def loss(self, params: Params, batch: Batch) -> Tensor:
         """Return the mean loss of a batch in training mode."""
         return batch.mean(self.losses(self.outputs(params, batch), batch.y))
+
+
+def gradient_on_all(learner: Learner, params: Params, data: ClientData) -> Callable[[Params], Params]:
+    """Return the gradient of a client's loss on all its training samples as a function of the leaves that train."""
+    batch = Batch(data.x, data.y, data.valid, torch.arange(len(data.y), device=data.y.device))
+
+    def loss(weights: Params) -> Tensor:
+        statistics = {name: params[name].clone() for name in learner.network.statistics}  # a forward pass moves them
+        return learner.loss(statistics | weights, batch)
+
+    return torch.func.grad(loss)

@@ -138,9 +138,8 @@ class Network:
         }
         layer = ""
         for leaf in self._in_order():
-            owner, _, last = (
-                _weight_of(leaf).rpartition(".") if _weight_of(leaf) in self.forms else leaf.rpartition(".")
-            )
+            weight = leaf.rpartition(".")[0] if leaf in self.parts else leaf
+            owner, _, last = weight.rpartition(".")
             if owner not in norms:
                 depth = last.rpartition("_l")[2]
                 layer = f"{owner}.l{depth}" if last.startswith(("weight_", "bias_")) else owner or last
@@ -325,7 +324,7 @@ class Network:
     @cached_property
     def _suffixes(self) -> dict[str, list[str]]:
         """The names of the parts of each parameterised weight."""
-        return {name: [p.rpartition(".")[2] for p in self.parts if _weight_of(p) == name] for name in self.forms}
+        return {name: [p.rpartition(".")[2] for p in self.parts if p.rpartition(".")[0] == name] for name in self.forms}
 
     def _leaves_of(self, weight: str) -> list[str]:
         """Return the names of a weight's parts, or its own."""
@@ -341,11 +340,6 @@ class Network:
 
 def _does_nothing(layer: nn.Module) -> bool:
     return type(layer) is nn.Identity or (type(layer) is KeyedDropout and layer.p == 0)
-
-
-def _weight_of(leaf: str) -> str:
-    """Return the weight that a part belongs to, such as ``conv1.weight`` for ``conv1.weight.u``."""
-    return leaf.rpartition(".")[0]
 
 
 def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Generator) -> Network:

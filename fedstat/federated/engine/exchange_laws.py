@@ -39,11 +39,7 @@ def try_aggregator(aggregator: Aggregator) -> None:
         given, before = (changes.clone(), weight.clone()), generators(device)
         found, still = (called("it", aggregator, x, given[1]) for x in (given[0], torch.zeros_like(changes)))
         for one in (found, still):
-            if not isinstance(one, Tensor) or one.shape != (6,):
-                got = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else type(one).__name__
-                raise BrokenLaw("shape", f"it must return one change, here of shape (6,), got {got}.")
-            if not one.isfinite().all():
-                raise BrokenLaw("finite", "of finite changes, or of zeros, it makes infinite or undefined numbers.")
+            _check_made(one, (6,), "it must return one change, here of shape (6,)", "changes, or of zeros, it")
         if not (torch.equal(given[0], changes) and torch.equal(given[1], weight)):
             raise BrokenLaw("untouched", "it writes into the changes or the weights that it is given.")
         if before != generators(device) or not torch.equal(found, aggregator(changes.clone(), weight.clone())):
@@ -52,6 +48,15 @@ def try_aggregator(aggregator: Aggregator) -> None:
             raise BrokenLaw("order", "its outcome depends on the order of the participants.")
         if still.abs().max() > 0:
             raise BrokenLaw("still", "it moves though no participant does.")
+
+
+def _check_made(made: Any, shape: tuple[int, ...], must: str, of: str) -> None:
+    """Refuse what is no tensor of a shape, as something `must` return, or is not finite."""
+    if not isinstance(made, Tensor) or made.shape != shape:
+        got = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
+        raise BrokenLaw("shape", f"{must}, got {got}.")
+    if not made.isfinite().all():
+        raise BrokenLaw("finite", f"of finite {of} makes infinite or undefined numbers.")
 
 
 def try_attack(attack: Attack) -> None:
@@ -69,11 +74,8 @@ def try_attack(attack: Attack) -> None:
             given, before = (changes.clone(), malicious.clone()), generators(device)
             found = called("it", attack, *given, np.random.default_rng(1))
             again = called("it", attack, changes.clone(), malicious.clone(), np.random.default_rng(1))
-            if not isinstance(found, Tensor) or found.shape != (len(who), 5):
-                got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-                raise BrokenLaw("shape", f"{len(who)} attackers must send changes of shape ({len(who)}, 5), got {got}.")
-            if not found.isfinite().all():
-                raise BrokenLaw("finite", "of finite changes, or of zeros, it makes infinite or undefined numbers.")
+            must = f"{len(who)} attackers must send changes of shape ({len(who)}, 5)"
+            _check_made(found, (len(who), 5), must, "changes, or of zeros, it")
             if not (torch.equal(given[0], changes) and torch.equal(given[1], malicious)):
                 raise BrokenLaw("untouched", "it writes into what it is given.")
             if before != generators(device) or not torch.equal(found, again):
@@ -211,11 +213,7 @@ def try_mechanism(mechanism: Mechanism) -> None:
         given, before = changes.clone(), generators(device)
         found, sent = outcome(given), called("it", mechanism.send, given, m or 5, np.random.default_rng(1))
         for what, one, shape in (("send", sent, (2, m, 6)), ("combine", found, (2, 6))):
-            if not isinstance(one, Tensor) or one.shape != shape:
-                got = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else type(one).__name__
-                raise BrokenLaw("shape", f"{what} must return shape {shape} for changes (2, {m}, 6), got {got}.")
-            if not one.isfinite().all():
-                raise BrokenLaw("finite", f"of finite changes {what} makes infinite or undefined numbers.")
+            _check_made(one, shape, f"{what} must return shape {shape} for changes (2, {m}, 6)", f"changes {what}")
         if not torch.equal(given, changes):
             raise BrokenLaw("untouched", "it writes into the changes that it is given.")
         if before != generators(device) or not torch.equal(found, outcome(given)):

@@ -89,22 +89,17 @@ def rehearse_parts(
             if is_own(optimizer):
                 name = f"optimizer {type(optimizer).__name__}"
                 executor = _obeys(name, partial(_try_optimizer, optimizer, replicate), executor)
-        for method in methods:  # the server is alone, whatever executor trains
-            server, aggregator, codec = copy.deepcopy((method.server, method.aggregator, method.compression))
-            if is_own(server):
-                _obeys(f"server {type(server).__name__}", partial(_try_optimizer, server, replicate), "auto")
-            if aggregator is not None and is_own(aggregator):
-                _obeys(f"aggregator {type(aggregator).__name__}", partial(try_aggregator, aggregator), "auto")
-            if codec is not None and is_own(codec):
-                _obeys(f"compression {type(codec).__name__}", partial(try_compression, codec), "auto")
-            if (mechanism := copy.deepcopy(method.mechanism)) is not None and is_own(mechanism):
-                _obeys(f"mechanism {type(mechanism).__name__}", partial(try_mechanism, mechanism), "auto")
-        if replicate.attack is not None and is_own(replicate.attack):
-            _obeys(
-                f"attack {type(replicate.attack).__name__}",
-                partial(try_attack, copy.deepcopy(replicate.attack)),
-                "auto",
-            )
+        between = list[tuple[str, Any, Callable[[Any], object]]]()
+        for method in methods:
+            between += [
+                ("server", method.server, partial(_try_optimizer, replicate=replicate)),
+                ("aggregator", method.aggregator, try_aggregator),
+                ("compression", method.compression, try_compression),
+                ("mechanism", method.mechanism, try_mechanism),
+            ]
+        for kind, part, law in (*between, ("attack", replicate.attack, try_attack)):
+            if is_own(part):  # of which there is one, whatever executor trains
+                _obeys(f"{kind} {type(part).__name__}", partial(law, copy.deepcopy(part)), "auto")
     return executor
 
 
