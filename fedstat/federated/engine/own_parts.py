@@ -98,7 +98,7 @@ def rehearse_parts(
                 ("mechanism", method.mechanism, try_mechanism),
             ]
         for kind, part, law in (*between, ("attack", replicate.attack, try_attack)):
-            if is_own(part):  # of which there is one, whatever executor trains
+            if is_own(part):  # these run once, whatever executor trains the clients
                 _obeys(f"{kind} {type(part).__name__}", partial(law, copy.deepcopy(part)), "auto")
     return executor
 
