@@ -1,0 +1,1 @@
+"""What robustness, compression, absence and privacy cost a personal method."""
