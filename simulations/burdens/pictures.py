@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Mark, its filling, and the band's shade and hatch, by method.
 LOOKS = {"FedAvg": ("o", "black", "0.75", ""), "FedPer": ("s", "white", "0.92", "////")}
 TITLES = {
-    "robustness": "attackers (share of clients)", "compression": "codec, and FedAvg’s upload",
+    "robustness": "share that attacks", "compression": "codec, FedAvg’s upload (kB)",
     "absence": "share of clients", "privacy": "noise multiplier",
 }  # fmt: skip
 #: How codecs and absences are named at their axes.
@@ -81,7 +81,7 @@ def _ticks(axis: Axes, tables: Tables, name: str, some: list[Burden]) -> None:
             case "robustness":
                 text = "a\nlittle" if burden.way == "a little" else f"{burden.dose:g}"
             case "compression":
-                text = f"{_SHORT[burden.way]}\n{up[name, named(SHARED, burden)] / 1000:.2g} kB"
+                text = f"{_SHORT[burden.way]}\n{up[name, named(SHARED, burden)] / 1000:.1f}"
             case "absence":
                 text = f"{burden.dose:g}\n{_SHORT[burden.way]}"
             case _:
@@ -119,7 +119,7 @@ def _draw(
         x, mean, ls=line if joined else "none", color="black", marker=mark, mfc=fill, ms=3.5, lw=0.9,
         label=f"{method}, {rule}" if joined else None,
     )  # fmt: skip
-    if joined and rule == "mean":
+    if joined and rule == "mean" and len(x) > 1:
         axis.fill_between(x, low, high, facecolor=shade, edgecolor="0.6", hatch=hatch, lw=0, alpha=0.6, zorder=-1)
     else:
         axis.vlines(x, low, high, color="black", lw=0.6, ls=line)
