@@ -204,7 +204,7 @@ def assess(
     level = check_level(level)
     cut = 0.5 if threshold is None else _checks.number("threshold", threshold, "[0, 1]")
     read, again, known = predictions_of(table, new_clients)
-    rows, assumed = _chosen(read, estimand, split)
+    rows, assumed = _chosen(read, estimand, split, own=again is not None)
     predictions = arrange(rows, again)
     names = _metrics(metrics, predictions, threshold is not None)
     methods = predictions.methods
@@ -221,8 +221,8 @@ def assess(
     )  # fmt: skip
 
 
-def _chosen(table: pd.DataFrame, estimand: Estimand, split: str | None) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of one split and of one model of each method, and what was chosen, in words."""
+def _chosen(table: pd.DataFrame, estimand: Estimand, split: str | None, own: bool) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of one split and of one model of each method (of a run its `own`), and the choice in words."""
     said, splits = [], [one for one in table["split"].unique() if one]
     if splits:
         split = split or usual_split(splits) or (splits[0] if len(splits) == 1 else None)
@@ -233,7 +233,7 @@ def _chosen(table: pd.DataFrame, estimand: Estimand, split: str | None) -> tuple
     elif split is not None:
         raise ValueError(f"split is {split!r}, but the table has no column split.")
     models = {m: list(of.unique()) for m, of in table.groupby("method", sort=False)["estimand"]}
-    chosen = measured_models(models, estimand, "the table")
+    chosen = measured_models(models, estimand, "the table", own=own)
     table = table[table["estimand"] == table["method"].map(chosen)]
     if any(len(of) > 1 for of in models.values()):
         said += [f"The models are {', '.join(f'{model} of {label}' for label, model in chosen.items())}."]
