@@ -235,3 +235,10 @@ METRICS: dict[str, Metric] = {
 }
 #: Of metrics of which neither more nor less is better: the value of a model that is right on average.
 IDEAL = {"calibration_intercept": 0.0, "calibration_slope": 1.0, "expected_over_observed": 1.0}
+
+
+def largest(name: str, kind: Kind) -> float:
+    """Return the largest value that a metric can have; no difference is larger, in either direction."""
+    if name == "brier":
+        return 1.0 if kind == "two classes" else 2.0
+    return np.inf if METRICS[name].scale in ("positive", "real") else 1.0

@@ -12,7 +12,7 @@ import pandas as pd
 from fedstat.inference.intervals.family import Contrasts, limits
 from fedstat.inference.predictions.limits import Parts, parts, satterthwaite, value_limits
 from fedstat.inference.predictions.measuring import Measured, contrasts, measure
-from fedstat.inference.predictions.metrics import METRICS
+from fedstat.inference.predictions.metrics import METRICS, largest
 from fedstat.inference.predictions.table import Predictions
 from fedstat.inference.reading.scores import better
 
@@ -54,7 +54,8 @@ def tabulate(
     size = np.abs(found.estimate[:, : len(methods)]).max(axis=1, keepdims=True)
     compared = _columns(found, slice(len(methods), None))
     labels = [methods[i] for i in others]
-    differences = _differences(name, labels, compared, facts, alike, size, level, len(predictions.seeds) > 1)
+    most = largest(name, predictions.kind)
+    differences = _differences(name, labels, compared, facts, alike, size, most, level, len(predictions.seeds) > 1)
     differences.insert(1, "against", methods[control])
     single = values["over"] == "client"
     return (
@@ -124,7 +125,7 @@ def _frame(facts: pd.DataFrame, name: str, methods: Sequence[str], columns: dict
 
 
 def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFrame, level: float) -> pd.DataFrame:
-    metric, several = METRICS[name], len(predictions.seeds) > 1
+    metric, several, most = METRICS[name], len(predictions.seeds) > 1, largest(name, predictions.kind)
     n, events = (facts[of].to_numpy(float)[:, None] for of in ("counted", "cases"))
     mean = (facts["over"] == CLIENTS).to_numpy()[:, None]
     scale = "share" if metric.scale == "ranks" and predictions.kind == "classes" else metric.scale
@@ -135,18 +136,18 @@ def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFra
             of_mean = value_limits("share", found, over, level, n, events)
             ends = np.where(mean, of_mean[0], ends[0]), np.where(mean, of_mean[1], ends[1])
         known = metric.alone & ~np.isnan(found.estimate)
-        made[over] = np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan)
+        made[over] = np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan).clip(max=most)
     columns = {"estimate": found.estimate, **_sources(found, made, facts)}
     return _frame(facts, name, predictions.methods, columns)
 
 
 def _differences(
     name: str, methods: Sequence[str], found: Parts, facts: pd.DataFrame, alike: np.ndarray, size: np.ndarray,
-    level: float, several: bool,
+    most: float, level: float, several: bool,
 ) -> pd.DataFrame:  # fmt: skip
     """Return differences to the control, with limits that hold together: over methods, and at clients over these.
 
-    `size`, shape (T, 1), is that of the values whose differences these are.
+    `size`, shape (T, 1), is that of the values whose differences these are; `most` is the largest that there can be.
     """
     n = facts["counted"].to_numpy(float)[:, None]
     centre = found.estimate
@@ -172,7 +173,7 @@ def _differences(
             tie = alike[inside]
             low[inside], high[inside] = np.where(tie, 0.0, joint.low), np.where(tie, 0.0, joint.high)
             p[inside] = np.where(tie, 1.0, joint.p)
-        made[over] = (low, high) if METRICS[name].scale in ("real", "positive") else (low.clip(-1), high.clip(max=1))
+        made[over] = low.clip(-most), high.clip(max=most)
     sources = _sources(found, made, facts)
     side = better(name)
     low, high = sources["low"], sources["high"]

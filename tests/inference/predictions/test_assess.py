@@ -292,3 +292,18 @@ def test_runs_with_one_proportion_leave_it_an_interval():
     found = fs.assess(rows.assign(probability=np.where(right, 0.9, 0.1)), "accuracy").pooled.iloc[0]
     low, high = proportion_confint(108, 120, method="wilson")
     np.testing.assert_allclose([found["low"], found["high"]], [low, high], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("classes", "most"), [(2, 1.0), (3, 2.0)])
+def test_limits_of_brier_scores_are_values_that_the_score_can_have(classes, most):
+    right = np.eye(classes)[np.arange(12) % classes]
+    rows = []
+    for method, seed, wrong in [("a", 0, 0), ("a", 1, 12), ("b", 0, 12), ("b", 1, 0)]:  # all right, or all wrong
+        p = np.where(np.arange(12)[:, None] < wrong, np.roll(right, 1, axis=1), right)
+        told = {"probability": p[:, 1]} if classes == 2 else {f"p_{c}": p[:, c] for c in range(classes)}
+        who = {"method": method, "seed": seed, "client": 0, "sample": np.arange(12)}
+        rows.append(pd.DataFrame({**who, "outcome": np.arange(12) % classes, **told}))
+    found = fs.assess(pd.concat(rows), "brier")
+    assert found.pooled["high"].max() == most
+    limits = found.differences[["low", "high"]].to_numpy()
+    assert (limits.min(), limits.max()) == (-most, most)
