@@ -60,9 +60,8 @@ class Spent:
     accountant: str
 
     def __str__(self) -> str:
-        seen = (
-            "" if math.isinf(self.epsilon_server) else f", {_up(self.epsilon_server)} for a server that sees messages"
-        )
+        server = f", {_up(self.epsilon_server)} for a server that sees messages"
+        seen = "" if math.isinf(self.epsilon_server) else server
         return (
             f"epsilon {_up(self.epsilon)}{seen} at delta {self.delta:.3g} ({self.relation}; {self.sampling}; "
             f"{self.accountant})"
@@ -101,12 +100,8 @@ def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, 
     epsilon, accountant = _gaussian(noise / sensitivity, rounds, delta)
     if not who.startswith("all") and noise > 0 and rounds:
         there = epsilon, f"{accountant}, as if drawn in every round"
-        epsilon, accountant = min(
-            there,
-            _poisson(noise, share, rounds, delta)
-            if alone
-            else _without_replacement(noise / sensitivity, drawn, clients, rounds, delta),
-        )
+        size = share if alone else drawn
+        epsilon, accountant = min(there, _sampled(noise / sensitivity, size, clients, alone, rounds, delta))
     # the server knows who took part, so that no draw hides anybody
     seen = math.inf if at == "server" else _gaussian(noise / sensitivity / drawn**0.5, rounds, delta)[0]
     return Spent(epsilon, seen, delta, relation, sampling, rounds, accountant)
@@ -181,20 +176,19 @@ def _gaussian(noise: float, rounds: int, delta: float) -> tuple[float, str]:
 
 
 @cache
-def _poisson(noise: float, share: float, rounds: int, delta: float) -> tuple[float, str]:
-    """Return epsilon of Poisson samples (Mironov, Talwar and Zhang 2019)."""
-    dp, name = _dp_accounting()
-    accountant = dp.rdp.RdpAccountant(_ORDERS, dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
-    event = dp.PoissonSampledDpEvent(share, dp.GaussianDpEvent(noise))
-    return float(accountant.compose(event, rounds).get_epsilon(delta)), f"{name}, Rényi"
+def _sampled(noise: float, size: float, clients: int, alone: bool, rounds: int, delta: float) -> tuple[float, str]:
+    """Return epsilon of samples of the clients: of a share, each drawn alone, or of a fixed number of them.
 
-
-@cache
-def _without_replacement(noise: float, drawn: int, clients: int, rounds: int, delta: float) -> tuple[float, str]:
-    """Return epsilon of fixed-size samples (Wang, Balle and Kasiviswanathan 2019); noise is per replaced client."""
+    Poisson samples: Mironov, Talwar and Zhang 2019; fixed ones: Wang, Balle and Kasiviswanathan 2019. Noise is relative
+    to how far the one client that differs can move the sum.
+    """
     dp, name = _dp_accounting()
-    accountant = dp.rdp.RdpAccountant(_ORDERS, dp.NeighboringRelation.REPLACE_ONE)
-    event = dp.SampledWithoutReplacementDpEvent(clients, drawn, dp.GaussianDpEvent(noise))
+    noisy, relations = dp.GaussianDpEvent(noise), dp.NeighboringRelation
+    if alone:
+        relation, event = relations.ADD_OR_REMOVE_ONE, dp.PoissonSampledDpEvent(size, noisy)
+    else:
+        relation, event = relations.REPLACE_ONE, dp.SampledWithoutReplacementDpEvent(clients, size, noisy)
+    accountant = dp.rdp.RdpAccountant(_ORDERS, relation)
     return float(accountant.compose(event, rounds).get_epsilon(delta)), f"{name}, Rényi"
 
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Literal, TypeVar, get_args
 
@@ -42,16 +42,6 @@ def kept_workers() -> Iterator[None]:
         yield
     finally:
         _kept.pop().shutdown()
-
-
-@contextmanager
-def _pool(most: int) -> Iterator[ProcessPoolExecutor]:
-    """Offer the workers that are kept, or some for now."""
-    if _kept:
-        yield _kept[-1]
-    else:
-        with _started(min(most, os.cpu_count() or 1)) as pool:
-            yield pool
 
 
 def _started(count: int) -> ProcessPoolExecutor:
@@ -134,7 +124,7 @@ def run_jobs(
 
 
 def _run_by_processes(what: str, jobs: Sequence[Callable[[], T]], finish: Callable[[int, T, list[Said]], None]) -> None:
-    with _pool(len(jobs)) as pool:
+    with nullcontext(_kept[-1]) if _kept else _started(min(len(jobs), os.cpu_count() or 1)) as pool:
         waiting = {pool.submit(_heard, job): k for k, job in enumerate(jobs)}
         try:
             for finished in as_completed(waiting):

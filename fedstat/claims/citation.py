@@ -42,9 +42,8 @@ def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     \end{remark}
     """
     claim, found = judgement.claim, judgement.evidence | judgement.conditions
-    verdict = {"holds-on-cases": "has no counterexample among the cases tried", "supported": "is supported"}.get(
-        judgement.verdict, f"is {judgement.verdict}" if judgement.verdict != "holds" else "holds"
-    )
+    words = {"holds": "holds", "holds-on-cases": "has no counterexample among the cases tried"}
+    verdict = words.get(judgement.verdict, f"is {judgement.verdict}")
     if judgement.saved_by:
         how = "in one reading" if judgement.verdict == "holds-in-a-reading" else "on a condition that is not stated"
         verdict = f"is true {how}: {judgement.saved_by}"

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fedstat._checks import number
+from fedstat._checks import number, unmasked
 from fedstat._mapped import Mapped, in_blocks, is_mapped
 from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
 from fedstat.data.dealing import by_group, factorized
-from fedstat.data.masked import unmasked
 from fedstat.data.partition import Partition
 from fedstat.data.prepare import FitOn, prepared
 
@@ -308,13 +307,11 @@ def _dealt(labels: np.ndarray, first: int, second: int) -> np.ndarray:
 
 def _check_labels(name: str, labels: np.ndarray) -> None:
     """Refuse labels without an order, and missing ones, which would become a class or a client of their own."""
+    import pandas as pd
+
     if labels.dtype.kind not in "biufUSO":
         raise ValueError(f"{name} must hold labels, text or numbers, got dtype {labels.dtype}.")
     if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
         raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")
-    if labels.dtype.kind == "O":
-        missing = np.array([v is None or v != v for v in labels.tolist()], dtype=bool)
-    else:
-        missing = labels != labels
-    if missing.any():
+    if (missing := pd.isna(labels)).any():
         raise ValueError(f"{name} has no value at sample {missing.argmax()}. Drop such samples or name them.")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fedstat._checks import unmasked
 from fedstat._mapped import Mapped, in_blocks, is_mapped
-from fedstat.data.masked import unmasked
 
 
 @dataclass(frozen=True, eq=False)

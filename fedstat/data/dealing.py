@@ -276,9 +276,8 @@ def dirichlet_draws(
                         f"{counts[j]}, {len(orders[j])} are left; use fewer clients, fewer samples, or a larger alpha."
                     )
                 pool[:] = [np.sort(order[n:]) for order, n in zip(orders, counts, strict=True)]
-            parts.append(
-                np.sort(np.concatenate([np.resize(order, n) for order, n in zip(orders, counts, strict=True)]))
-            )
+            chosen = [np.resize(order, n) for order, n in zip(orders, counts, strict=True)]
+            parts.append(np.sort(np.concatenate(chosen)))
     return Partition(tuple(drawn[0]), tuple(drawn[1]))
 
 

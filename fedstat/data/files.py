@@ -108,9 +108,8 @@ def read_csv(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header in every line
-            warnings.simplefilter(
-                "ignore", pd.errors.DtypeWarning
-            )  # a mixed column of numbers and text is refused below
+            # a mixed column of numbers and text is refused below
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
             header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
             empty = {name: list(_MISSING if raw and name not in (client, target) else _MISSING[:1]) for name in header}
             table = pd.read_csv(

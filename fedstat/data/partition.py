@@ -11,8 +11,8 @@ from typing import overload
 
 import numpy as np
 
+from fedstat._checks import unmasked
 from fedstat._files import atomic_file
-from fedstat.data.masked import unmasked
 from fedstat.data.npz import read_npz
 
 

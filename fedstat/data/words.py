@@ -43,14 +43,8 @@ class Words(TransformerMixin, BaseEstimator):
         return cls([sorted(counts.index[:MOST]) for counts in ranked])
 
     def _indicators(self, table: pd.DataFrame) -> np.ndarray:
-        columns = filled(table).to_numpy().T
-        return np.concatenate(
-            [
-                column[:, None] == np.array(words, dtype=object)
-                for column, words in zip(columns, self.words, strict=True)
-            ],
-            axis=1,
-        )
+        pairs = zip(filled(table).to_numpy().T, self.words, strict=True)
+        return np.concatenate([column[:, None] == np.array(words, dtype=object) for column, words in pairs], axis=1)
 
     def fit(self, table: pd.DataFrame, y: Any = None) -> Words:
         """Learn which words occur."""

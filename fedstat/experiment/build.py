@@ -103,11 +103,6 @@ class Setup:
         """Return the clients of a seed of the partition, as `fedstat.federate` asks for them; the data have no seed."""
         return self.clients[partition]
 
-    @property
-    def natural(self) -> bool:
-        """Whether all seeds have the same clients, because nature made them or the partition does not vary."""
-        return isinstance(self.experiment.partition, dealing.Group) or "partition" not in self.experiment.vary
-
 
 def set_up(experiment: config.Experiment) -> Setup:
     """Read the data, deal them, and build network and methods.

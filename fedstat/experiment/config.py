@@ -420,10 +420,8 @@ class Experiment(General):
     @property
     def evaluated(self) -> list[int]:
         """Rounds after which models are tested."""
-        first = max(1, self.rounds - self.evaluation.last + 1)
-        return sorted(
-            {*range(self.evaluation.every, self.rounds + 1, self.evaluation.every), *range(first, self.rounds + 1)}
-        )
+        every, end = self.evaluation.every, self.rounds + 1
+        return sorted({*range(every, end, every), *range(max(1, end - self.evaluation.last), end)})
 
 
 def to_table(experiment: Experiment) -> dict[str, Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
 from fedstat._checks import whole
 from fedstat.factor.correlation import check_correlation
-from fedstat.factor.likelihood import FitTests, fit_tests
-from fedstat.factor.retention import Retention, minimum_average_partial, parallel_analysis
+from fedstat.factor.likelihood import fit_tests
+from fedstat.factor.retention import minimum_average_partial, parallel_analysis
 
 
 def compare_numbers(R: np.ndarray, rows: int, most: int | None = None) -> pd.DataFrame:
@@ -65,27 +63,24 @@ def compare_numbers(R: np.ndarray, rows: int, most: int | None = None) -> pd.Dat
     fits = [fit_tests(r, rows, m) for m in range(1, largest + 1) if (len(r) - m) ** 2 > len(r) + m]
     if not fits:
         raise ValueError(f"R has {len(r)} variables: not even one factor leaves degrees of freedom.")
-    return pd.DataFrame(_rows(r, rows, fits, chance, partial))
-
-
-def _rows(
-    r: np.ndarray, n: int, fits: list[FitTests], chance: Retention, partial: Retention
-) -> Iterator[dict[str, float]]:
-    below = np.tril_indices(len(r))
+    below, found = np.tril_indices(len(r)), []
     for fit in fits:
         m = fit.n_factors
         residual = r - fit.loadings @ fit.loadings.T - np.diag(fit.uniquenesses)
-        yield {
-            "factors": m,
-            "chi2": fit.statistic,
-            "df": fit.degrees_of_freedom,
-            "p": fit.p,
-            "RMSEA": fit.rmsea,
-            "RMSEA low": fit.rmsea_low,
-            "RMSEA high": fit.rmsea_high,
-            "SRMR": np.sqrt(np.mean(residual[below] ** 2)),
-            "BIC": fit.statistic - fit.degrees_of_freedom * np.log(n),
-            "eigenvalue": chance.observed[m - chance.first],
-            "by chance": chance.reference[m - chance.first],
-            "MAP": partial.observed[m - partial.first],
-        }
+        found.append(
+            {
+                "factors": m,
+                "chi2": fit.statistic,
+                "df": fit.degrees_of_freedom,
+                "p": fit.p,
+                "RMSEA": fit.rmsea,
+                "RMSEA low": fit.rmsea_low,
+                "RMSEA high": fit.rmsea_high,
+                "SRMR": np.sqrt(np.mean(residual[below] ** 2)),
+                "BIC": fit.statistic - fit.degrees_of_freedom * np.log(rows),
+                "eigenvalue": chance.observed[m - chance.first],
+                "by chance": chance.reference[m - chance.first],
+                "MAP": partial.observed[m - partial.first],
+            }
+        )
+    return pd.DataFrame(found)

@@ -274,8 +274,6 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         solver = self.solver
         if solver == "plain":
             return plain(r, start, m, bound, self.tol, self.max_iter)
-        if solver == "cuda":
-            return newton(r, start, m, bound, self.tol, self.max_iter, device="cuda")
         partial = p >= _PARTIAL and _SHARE * m <= p
         if m < p and (solver == "lanczos" or (solver == "auto" and partial)):
             try:
@@ -286,7 +284,8 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                     return solution
             except (LinAlgError, ArpackError):  # the full decomposition misses nothing
                 pass
-        return newton(r, start, m, bound, self.tol, self.max_iter)
+        device = "cuda" if solver == "cuda" else None
+        return newton(r, start, m, bound, self.tol, self.max_iter, device=device)
 
     def _first_communalities(self, r: np.ndarray, varies: np.ndarray, m: int) -> np.ndarray:
         if isinstance(self.start, str):

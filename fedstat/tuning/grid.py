@@ -104,9 +104,8 @@ class Grid:
         for name, value in values.items():
             whose, own = place_of(self.maker, name)
             split[whose][own] = value
-        method = (
-            replace(self.maker, **split["method"]) if isinstance(self.maker, Method) else self.maker(**split["method"])
-        )
+        make = partial(replace, self.maker) if isinstance(self.maker, Method) else self.maker
+        method = make(**split["method"])
         if not isinstance(method, Method):
             raise ValueError(f"method must make a fedstat Method of the grid's values, got {method!r}.")
         return Trial(dict(values), method, replace(self.training, **split["training"]))

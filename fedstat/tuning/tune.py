@@ -221,9 +221,8 @@ def _tuned(
     """Choose for one arm, and check the choice under the fresh seeds."""
     scores, steps, held, grown = _search(choices, runner, seeds, growths, higher)
     best = grown.trial(held)
-    table = pd.concat(
-        [_tabulated(scores, step, s + 1, runner.metric, level) for s, step in enumerate(steps)], ignore_index=True
-    )
+    tables = [_tabulated(scores, step, number, runner.metric, level) for number, step in enumerate(steps, start=1)]
+    table = pd.concat(tables, ignore_index=True)
     check = _checked(runner, scores, best, fresh, higher, level) if fresh else None
     added = {
         name: tuple(value for value in some if value not in choices.values[name])

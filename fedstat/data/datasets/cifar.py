@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedstat._pickled import read_pickled
 from fedstat.data.datasets.archive import members
-from fedstat.data.datasets.checks import check_labels
+from fedstat.data.datasets.base import check_labels
 
 _PIXELS = (3, 32, 32)
 

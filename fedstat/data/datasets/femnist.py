@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedstat.data.datasets.base import Dataset, Source
-from fedstat.data.datasets.checks import check_labels
+from fedstat.data.datasets.base import Dataset, Source, check_labels
 from fedstat.data.datasets.leaf import find_leaf, read_leaf
 
 _CLASSES = tuple(digits + ascii_uppercase + ascii_lowercase)

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fedstat.data.datasets.archive import MEMBER_BYTES, blaming, content, read_at_most
-from fedstat.data.datasets.base import Dataset
-from fedstat.data.datasets.checks import check_labels
+from fedstat.data.datasets.base import Dataset, check_labels
 
 
 def read_idx(raw: bytes, name: str) -> np.ndarray:

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedstat.data.datasets.archive import content
-from fedstat.data.datasets.base import Dataset, Source
-from fedstat.data.datasets.checks import check_labels
+from fedstat.data.datasets.base import Dataset, Source, check_labels
 from fedstat.data.datasets.mat import read_mat
 
 _FILES = ("train_32x32.mat", "test_32x32.mat")
