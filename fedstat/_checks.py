@@ -114,7 +114,7 @@ def local(name: str, path: str | Path) -> Path:
         For an address such as ``https://...``: some libraries would fetch it, and nobody would have checked what came.
     """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # two letters at least: C:/ is a drive
-        raise ValueError(f"{name} must be a file on this machine, got the address {str(path)!r}; download it first.")
+        raise ValueError(f"{name} must be a path on this machine, got the address {str(path)!r}; download it first.")
     return Path(path)
 
 

@@ -167,7 +167,7 @@ def test_a_dry_run_lists_code_and_runs_none(tmp_path, named):
 )
 @pytest.mark.parametrize("read", [fs.data.from_csv, fs.read_results, read_table], ids=["from_csv", "results", "factor"])
 def test_addresses_are_refused(address, read):
-    with pytest.raises(ValueError, match=r"path must be a file on this machine, got the address '.*'; download it"):
+    with pytest.raises(ValueError, match=r"path must be a path on this machine, got the address '.*'; download it"):
         read(address)
 
 

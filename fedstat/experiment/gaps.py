@@ -42,7 +42,7 @@ def gaps(setup: Setup) -> tuple[pd.DataFrame, tuple[str, ...]]:
     found = found.melt(["client", "samples"], var_name="column", value_name="missing")
     standard = experiment.data.prepare == "standard"
     number = _FILLED[experiment.data.fit_on] if standard else f"what prepare = {experiment.data.prepare} puts there"
-    found["filled with"] = np.where(found["column"].isin(text) & standard, "(none), a word of its own", number)
+    found["filled with"] = np.where(found["column"].isin(text) & standard, "(none), a word like any other", number)
     unknown = _unknown(setup, table[text]) if standard and text else {}
     places = zip(found["client"], found["column"], strict=True)
     found["unknown words"] = ["; ".join(sorted(unknown.get(place, ()))) for place in places]
@@ -92,7 +92,8 @@ def _sentences(found: pd.DataFrame, samples: int) -> list[str]:
         rows = zip(strange["client"], strange["column"], strange["unknown words"], strict=True)
         listed = first_of((f'{column} "{words}" at {client}' for client, column, words in rows), _LISTED)
         said.append(
-            f"Words that training lacks, under one seed at least, and that count as none of the others: {listed}."
+            "Words that training lacks, or that are too rare there, under one seed at least, and that count as none of "
+            f"the others: {listed}."
         )
     return said
 

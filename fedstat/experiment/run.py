@@ -145,7 +145,8 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
                 f"Then 'fedstat compare {out} THAT_FOLDER' pairs the runs by seed."
             )
         raise ValueError(
-            f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)} and further seeds may differ.{way}"
+            f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)}, auto or ray as executor, and "
+            f"further seeds may differ.{way}"
         )
     if not begun:
         return None

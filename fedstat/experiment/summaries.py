@@ -184,7 +184,7 @@ def summarise(
     # the papers' summaries are of last or best rounds, which runs that stop early do not have in common
     summed = not comparison.estimand.startswith("mse") and "kept" not in history
     papers = [*_papers(history, sizes, models), *_global(history)] if summed else []
-    how_long = "each until its patience ended" if "kept" in history else "for the same rounds"
+    how_long = "each until its patience or the rounds ended" if "kept" in history else "for the same rounds"
     chosen = tuned or "whether they were tuned is not known here"
     said = [f"all methods ran with the settings given, {how_long}; {chosen}."]
     if papers:
@@ -250,7 +250,8 @@ def _papers(
     test = history[(history["split"] == "test") & (history["round"] > 0)]
     missing = count_missing(primary_rows(test, "accuracy", last=int(test["round"].max()), estimand=models))
     for paper in PAPERS:
-        curves = {split: _curves(history, split, sizes if paper.weighted else None) for split in ("test", "validation")}
+        weights = sizes if paper.weighted else None
+        curves = {split: _curves(history, split, models, weights) for split in ("test", "validation")}
         for method, seeds in curves["test"].items():
             rounds = {seed: paper.rounds(curve.fillna(0)) for seed, curve in seeds.items()}
             if not all(rounds.values()):
@@ -306,14 +307,13 @@ def _row(
 
 
 def _curves(
-    history: pd.DataFrame, split: str, sizes: Mapping[int, np.ndarray] | None
+    history: pd.DataFrame, split: str, models: Mapping[str, str], sizes: Mapping[int, np.ndarray] | None
 ) -> dict[str, dict[int, pd.Series]]:
     """Mean accuracy over clients by round, for each method and seed; by their samples where `sizes` are given."""
     rows = history[(history["split"] == split) & (history["metric"] == "accuracy") & (history["round"] > 0)]
     found: dict[str, dict[int, pd.Series]] = {}
     for (method, seed), one in rows.groupby(["method", "seed"], observed=True, sort=False):
-        estimands = list(one["estimand"].unique())
-        own = one[one["estimand"] == ("personal" if "personal" in estimands else estimands[0])]
+        own = one[one["estimand"] == models[str(method)]]
         table = own.pivot(index="round", columns="client", values="value")
         weights = np.ones(table.shape[1]) if sizes is None else sizes[seed][table.columns]
         found.setdefault(str(method), {})[seed] = table @ (weights / weights.sum())

@@ -151,7 +151,8 @@ class LoadingBootstrap:
         often = [f"{labels[j]} in {self.at_bound[j]:.0%}" for j in np.flatnonzero(self.at_bound > 0.01)]
         if often:
             lines.append(f"Heywood cases in draws: {', '.join(often)}; intervals need not cover at the bound")
-        lines += [f"{self.lost} draws in which a column is constant were left out"] * (self.lost > 0)
+        if self.lost:
+            lines.append(f"{self.lost} draws without correlations were left out (a column is constant, for one)")
         lines += [f"{self.unconverged} draws did not converge"] * (self.unconverged > 0)
         return "\n".join(lines)
 
@@ -254,9 +255,10 @@ def bootstrap_loadings(
     lost = draws - len(found)
     if lost > _LOST * draws:
         column = int(np.argmax([np.unique(values, return_counts=True)[1].max() for values in x.T]))
+        gaps = "" if missing is None else ", or too few of its rows are complete"
         raise ValueError(
-            f"x must vary in the draws, but in {lost} of {draws} a column is constant (column {column} holds one value "
-            "in nearly all rows); leave it out."
+            f"x must vary in the draws, but in {lost} of {draws} a column is constant{gaps} (column {column} holds one "
+            "value in most rows); leave it out."
         )
     phi = None
     if estimate.correlations is not None:
@@ -302,8 +304,11 @@ def _draw(
         r = np.clip(scatter / np.sqrt(np.outer(variance, variance)), -1, 1)
     else:
         try:
-            r = moments_with_gaps(z, missing, weights=counts).correlation()
+            moments = moments_with_gaps(z, missing, weights=counts)
+            r = moments.correlation()
         except ValueError:
+            return []
+        if not moments.varies().all():
             return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # counted instead

@@ -78,7 +78,8 @@ class FitTests:
             f"TLI {self.tli:.3f}, CFI {self.cfi:.3f}",
         ]
         if len(self.heywood):
-            variables = ", ".join(str(j) for j in self.heywood[:10])
+            more = f" and {len(self.heywood) - 10} more" if len(self.heywood) > 10 else ""
+            variables = ", ".join(str(j) for j in self.heywood[:10]) + more
             lines.append(
                 f"Heywood cases (variables counted from 0: {variables}): the chi-square law does not hold there"
             )

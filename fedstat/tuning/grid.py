@@ -132,7 +132,7 @@ class Grid:
                 self.trial({**chosen, name: beyond})
             except ValueError:
                 continue
-            if isinstance(end, float) or abs(beyond - exact) < 1e-9 * exact:
+            if beyond not in some and (isinstance(end, float) or abs(beyond - exact) < 1e-9 * exact):
                 values[name] = (beyond, *some) if end == some[0] else (*some, beyond)
         return replace(self, values=values)
 

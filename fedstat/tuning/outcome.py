@@ -232,10 +232,11 @@ class Tuning:
         if check is None:
             return ["Optimism: not measured; give fresh= seeds that tuning does not use."]
         n = check.scores["seed"].nunique()
+        limits = "" if np.isnan(check.optimism[1]) else " (Welch's limits)"
         data = " The data are the same under all seeds, and the limits speak of these data alone." * check.same_data
         told = [
-            f"Optimism: {_interval(check.optimism)}. The choice was made by {check.tuned:.4f} on validation samples "
-            f"and comes to {_interval(check.fresh)} on {check.split} samples of {n} fresh seeds (Welch's limits).{data}"
+            f"Optimism: {_interval(check.optimism)}{limits}. The choice was made by {check.tuned:.4f} on validation "
+            f"samples and comes to {_interval(check.fresh)} on {check.split} samples of {n} fresh seeds.{data}"
         ]
         if check.runner_up is not None and check.difference is not None:
             d = check.difference

@@ -79,7 +79,7 @@ def test_gaps_unknown_words_and_a_new_site_without_events_are_told(tmp_path):
     ]
     said = (tmp_path / "out/gaps.txt").read_text()
     assert "the median of all clients' training samples: age 8 of 160, lactate 40 of 160" in said
-    assert "(none), a word of its own: stage 20 of 160" in said
+    assert "(none), a word like any other: stage 20 of 160" in said
     assert f"Never measured: lactate at {later}." in said
     assert f'none of the others: stage "IV" at {later}.' in said
     assert f'All samples are of one class at {later} ("no")' in said

@@ -143,7 +143,7 @@ def test_heywood_cases_and_lost_draws_are_counted():
     found = bootstrap_loadings(np.column_stack([x, rare]), 1, draws=400)
     assert found.draws + found.lost == 400
     assert 0 < found.lost < 15
-    assert f"{found.lost} draws in which a column is constant were left out" in str(found)
+    assert f"{found.lost} draws without correlations were left out (a column is constant, for one)" in str(found)
     noisy = bootstrap_loadings(np.random.default_rng(0).normal(size=(20, 6)), 2, draws=60)
     assert noisy.at_bound.max() > 0.1
     assert "intervals need not cover at the bound" in str(noisy)
@@ -175,7 +175,7 @@ def test_intervals_cover():
         (
             lambda x: np.column_stack([x, np.arange(60) == 7]),
             {},
-            r"in \d+ of 60 a column is constant \(column 8 holds one value",
+            r"in \d+ of 60 a column is constant \(column 8 holds one ",
         ),
         (
             lambda x: x,
@@ -193,3 +193,14 @@ def test_bad_input_is_named(change, options, message):
     x = np.asarray(change(sample(60, 0)), dtype=float)
     with pytest.raises(ValueError, match=message):
         bootstrap_loadings(x, **{"n_factors": 2, "draws": 60, **options})
+
+
+@pytest.mark.parametrize("missing", [None, "pairwise", "likelihood"])
+def test_draws_in_which_a_column_is_constant_are_left_out(missing):
+    x = np.random.default_rng(3).normal(size=(80, 6))
+    x[:, 5] = np.arange(80) < 5  # absent from about one draw in 200
+    if missing:
+        x[7::20, 0] = np.nan
+    found = bootstrap_loadings(x, 1, draws=400, seed=1, missing=missing)
+    assert 0 < found.lost < 20
+    assert found.lost + found.draws == 400
