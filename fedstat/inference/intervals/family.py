@@ -259,22 +259,26 @@ def contrasts(
     prior : (ndarray, ndarray), each of shape (..., P), optional
         Variances that the samples' are moved towards, and the degrees of freedom that this is worth.
     """
-    there = ~np.isnan(differences)
-    n = there.sum(axis=-1)
-    known = np.where(n > 0, n, 1)
-    mean = np.where(there, differences, 0.0).sum(axis=-1) / known
-    errors = np.where(there, differences - mean[..., None], 0.0)
-    df = np.where(n > 1, n - 1.0, np.nan)
-    variance = (errors**2).sum(axis=-1) / df
+    mean, variance, df, n = moments(differences)
     sd = np.sqrt(variance)
     spread = sd > _ROUNDING * scale
-    factor = np.where(spread, 1 / known + test_to_train, np.nan)
+    factor = np.where(spread, 1 / np.maximum(n, 1) + test_to_train, np.nan)
     moderated = None
     if prior is not None:
         towards, worth = prior
         moderated = np.sqrt(factor * (worth * towards + df * variance) / (worth + df)), df + worth
     df = np.where(spread, df, np.nan)
-    return Contrasts(np.where(n > 0, mean, np.nan), np.sqrt(factor * variance), df, sd, n, moderated)
+    return Contrasts(mean, np.sqrt(factor * variance), df, sd, n, moderated)
+
+
+def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, variance, its degrees of freedom and the number of values along the last axis, leaving NaN out."""
+    there = ~np.isnan(values)
+    n = there.sum(axis=-1)
+    mean = np.where(there, values, 0.0).sum(axis=-1) / np.maximum(n, 1)
+    errors = np.where(there, values - mean[..., None], 0.0)
+    df = np.where(n > 1, n - 1.0, np.nan)
+    return np.where(n > 0, mean, np.nan), (errors**2).sum(axis=-1) / df, df, n
 
 
 @dataclass(frozen=True, eq=False)
