@@ -183,12 +183,9 @@ def factor(
         raise typer.BadParameter("it draws the rows of a table, which must be independent.", param_hint="--bootstrap")
     if contribution is not None and not 0 < contribution <= 1:
         raise typer.BadParameter(f"{contribution} does not lie in (0, 1].", param_hint="--contribution")
-    if rotate not in methods:
-        raise typer.BadParameter(f"choose one of {', '.join(methods)}, not {rotate}.", param_hint="--rotate")
-    if score_method not in METHODS:
-        raise typer.BadParameter(
-            f"choose one of {', '.join(METHODS)}, not {score_method}.", param_hint="--score-method"
-        )
+    for option, word, words in (("--rotate", rotate, methods), ("--score-method", score_method, METHODS)):
+        if word not in words:
+            raise typer.BadParameter(f"choose one of {', '.join(words)}, not {word}.", param_hint=option)
     if scores is not None and (correlation or layer is not None or clients):
         raise typer.BadParameter("only rows of a table of observations have scores.", param_hint="--scores")
     if scores is not None and scores.suffix.lower() != ".csv":
@@ -401,8 +398,8 @@ def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, 
             rules.append(parallel_analysis(eigenvalues, observations))
             if observations >= p + 2:
                 rules.append(factor_parallel_analysis(r, observations))
-            if p + 2 <= observations and p <= _NUMBERS_UP_TO:
-                rules.append(factor_parallel_analysis(r, observations, communalities="one factor"))
+                if p <= _NUMBERS_UP_TO:
+                    rules.append(factor_parallel_analysis(r, observations, communalities="one factor"))
         return [*rules, minimum_average_partial(r)]
     if not decide:
         notes.append(f"no parallel analysis or minimum average partial: too slow above {_RULES_UP_TO} columns.")

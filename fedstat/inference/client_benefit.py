@@ -18,14 +18,13 @@ from fedstat.inference.comparing.tables import decimals, fixed, percent
 from fedstat.inference.formatting import listed, number, p_value
 from fedstat.inference.intervals.crossed import crossed_mean, mean_squares, new_client
 from fedstat.inference.intervals.design import Design
+from fedstat.inference.intervals.family import ROUNDING
 from fedstat.inference.levels import check_level
 from fedstat.inference.modifiers import carried, given, slopes
 from fedstat.inference.reading.formats.tidy import RUN
 from fedstat.inference.reading.scores import Scores, better
 from fedstat.inference.variance_components import mean_squares_interval
 
-#: Differences that vary by less than this share of the values vary by rounding alone.
-_ROUNDING = 1e-12
 #: F, its degrees of freedom, its p-value, and that beyond the noise of the test.
 _Tests = tuple[float, tuple[int, int], float, float]
 
@@ -227,7 +226,7 @@ def _check(d: np.ndarray, size: float, method: str, against: str) -> None:
             f"{method} and {against} must have two clients under each of two common seeds, got {int(several.sum())} "
             "such seeds. One seed does not tell clients from runs: run more."
         )
-    if not np.nanmax(d) - np.nanmin(d) > _ROUNDING * size:
+    if not np.nanmax(d) - np.nanmin(d) > ROUNDING * size:
         raise ValueError(f"{method} and {against} differ by the same amount at all clients under all seeds.")
 
 
@@ -268,7 +267,7 @@ def _crossed(d: np.ndarray, noise: float, ratio: float, level: float) -> tuple[p
         "sd of client and seed": _root(cells),
         "new client": new_client(d, level, ratio),
     }
-    rest = max(float(squares[2]), _ROUNDING * float(squares[1]))  # without any, runs repeat each other
+    rest = max(float(squares[2]), ROUNDING * float(squares[1]))  # without any, runs repeat each other
     below = rest + seeds * noise  # NaN where the noise is not known
     f = float(squares[1]) / rest
     p = float(stats.f.sf(f, df[1], df[2]))

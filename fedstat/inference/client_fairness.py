@@ -218,7 +218,9 @@ def fairness(
     of_clients = float((n > 0).sum(axis=1).mean())
     rows = []
     for (measure, version), values in found.items():
-        mean, low, high = _over_seeds(np.array(values), level)
+        mean, low, high = values[0], np.nan, np.nan
+        if len(values) > 1:  # rounding may reach beyond the ends
+            mean, low, high = mean_interval(np.clip(values, 0.0, 1.0), level, within=(0.0, 1.0))
         rows.append((measure, version, mean, low, high, len(values), of_clients))
     columns = ["measure", "version", "mean", "low", "high", "seeds", "clients"]
     return Fairness(pd.DataFrame(rows, columns=columns), named, level, tuple(notes))
@@ -288,13 +290,6 @@ def _shares(name: str, values: ArrayLike, samples: ArrayLike) -> tuple[np.ndarra
         if not (count >= 1)[count > 0].all() or (count != count.round()).any():
             raise ValueError(f"samples must be whole numbers, got {count[count != count.round()][0]:g} in row {row}.")
     return share, n
-
-
-def _over_seeds(values: np.ndarray, level: float) -> tuple[float, float, float]:
-    """Return the mean over seeds and its t limits, NaN where one seed alone gives none."""
-    if len(values) < 2:
-        return float(values.mean()), float("nan"), float("nan")
-    return mean_interval(np.clip(values, 0.0, 1.0), level, within=(0.0, 1.0))  # rounding may reach beyond the ends
 
 
 def _draws(clients: int) -> int:

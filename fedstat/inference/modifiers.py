@@ -6,10 +6,8 @@ import numpy as np
 import pandas as pd
 
 from fedstat.inference.comparing.compared import Compared
+from fedstat.inference.intervals.family import ROUNDING
 from fedstat.inference.reading.scores import Scores
-
-#: A modifier that varies by less than this share of its size varies by rounding alone.
-_ROUNDING = 1e-12
 
 
 def carried(comparison: Compared) -> dict[str, np.ndarray]:
@@ -60,7 +58,7 @@ def slopes(d: np.ndarray, columns: dict[str, np.ndarray], same: bool, level: flo
         y, z = (d.mean(axis=0)[None], x.mean(axis=0)[None]) if same else (d, np.where(np.isnan(d), np.nan, x))
         z = z - np.nanmean(z, axis=1, keepdims=True)
         energy, count = np.nansum(z**2, axis=1), (~np.isnan(z)).sum(axis=1)
-        some = energy > _ROUNDING * max(1.0, float(np.nanmax(np.abs(x)))) ** 2
+        some = energy > ROUNDING * max(1.0, float(np.nanmax(np.abs(x)))) ** 2
         if not some.any() or (some.sum() < 2 and not same) or (same and count[0] < 3):
             continue
         y, z, sd = y[some], z[some], float(np.sqrt(energy[some].sum() / (count[some] - 1).sum()))

@@ -28,12 +28,10 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float,
     >>> low, round(high, 4)  # nothing found in 100 trials: the one-sided limit would be the rule of three's 0.03
     (0.0, 0.0362)
     """
-    from scipy import stats
+    from statsmodels.stats.proportion import proportion_confint
 
     successes, n = _checks.whole("successes", successes), _checks.whole("n", n)
     if not 0 <= successes <= n or n < 1:
         raise ValueError(f"successes must lie between 0 and n >= 1, got {successes} of {n}.")
-    tail = (1 - check_level(level)) / 2
-    low = 0.0 if successes == 0 else float(stats.beta.ppf(tail, successes, n - successes + 1))
-    high = 1.0 if successes == n else float(stats.beta.isf(tail, successes + 1, n - successes))
-    return low, high
+    low, high = proportion_confint(successes, n, 1 - check_level(level), method="beta")
+    return float(low), float(high)

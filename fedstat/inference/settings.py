@@ -124,7 +124,7 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     from scipy import stats
 
     level = check_level(level)
-    wide, notes = complete_rows(table, complete=complete)
+    wide, notes = _complete_rows(table, complete)
     means = wide.groupby(level=0, sort=False).mean()
     settings, k = means.shape
     if k < 3 or settings < 2:
@@ -180,21 +180,8 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     )
 
 
-def complete_rows(table: pd.DataFrame, *, complete: bool) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table of settings (and seeds) by methods without gaps, and what is to be said of it.
-
-    Parameters
-    ----------
-    table : DataFrame
-        One row per setting and one column per method, or columns setting, method, value and perhaps seed.
-    complete : bool
-        Whether rows that lack a method are left out; otherwise they are refused.
-
-    Raises
-    ------
-    ValueError
-        If a column or method is missing, a value occurs twice, or a row lacks a method.
-    """
+def _complete_rows(table: pd.DataFrame, complete: bool) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table of settings (and seeds) by methods without gaps, and what is to be said of it."""
     wide = table
     if {"method", "value"} <= set(table.columns):
         if "setting" not in table.columns:

@@ -277,9 +277,9 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
         "methods": _given(["method", "class", "hyper-parameters"], methods_of(sources)),
         "settings": _given(["setting", "value"], settings_of(sources)),
         "tuned": list(dict.fromkeys(_tuned(source) for source in sources if source.config)),
-        "sizes": None
-        if clients is None
-        else _given(["split", "samples of all", "least", "median", "most"], sizes_of(clients)),
+        "sizes": _given(
+            ["split", "samples of all", "least", "median", "most"], [] if clients is None else sizes_of(clients)
+        ),
         "gaps": list(dict.fromkeys(line for source in sources for line in source.gaps)),
         "traffic": _given(
             ["method", "MB up in a run", "MB down in a run", "kB up, a participant in a round"], traffic_of(sources)

@@ -182,8 +182,7 @@ def sizes_of(clients: pd.DataFrame) -> list[list[str]]:
         if split in clients and (clients[split] > 0).any():
             total = clients.groupby("seed", observed=True)[split].sum()
             low, high = int(total.min()), int(total.max())
-            one = clients[split]
-            numbers = (one.min(), one.median(), one.max())
+            numbers = clients[split].agg(["min", "median", "max"])
             whole = f"{low:,}" if low == high else f"{low:,} to {high:,}"
             rows.append([split, whole, *(f"{number:,.0f}" for number in numbers)])
     return rows

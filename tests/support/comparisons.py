@@ -49,7 +49,9 @@ def comparison(of, *, control=None, level=0.95, margin=None, **changes):
     if n > 1:
         half = stats.t.isf((1 - level) / 2, n - 1) * means.std(axis=1, ddof=1) / np.sqrt(n)
         summary = summary.assign(low=summary["mean"] - half, high=summary["mean"] + half)
-        summary["by samples"] = of.by_seed(of.samples).mean(axis=1)
+        summary["by samples"] = np.average(
+            of.values, axis=2, weights=np.broadcast_to(of.samples, of.values.shape)
+        ).mean(axis=1)
     summary["sd over seeds"] = means.std(axis=1, ddof=1) if n > 1 else np.nan
     summary["seeds"] = n
     pairs = [

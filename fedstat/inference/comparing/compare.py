@@ -16,7 +16,6 @@ from fedstat.inference.comparing.learning import STILL_LEARNING, learning_senten
 from fedstat.inference.comparing.notes import against_plan, in_words, notes_on
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.equivalence import check_margin
-from fedstat.inference.intervals.family import Rule
 from fedstat.inference.levels import check_level
 from fedstat.inference.reading.choosing import Estimand
 from fedstat.inference.reading.gathering import Gathered, gather
@@ -131,14 +130,14 @@ def compare(
         raise ValueError(f"level must exceed 0.5 where there are several controls, got {level:g}.")
     design = design or told_design(found.configs, found.clients)
     pairs = _pairs(scores, controls)
-    rule: Rule = "bonferroni" if simultaneous else "none"
     known = design or Design(clients="new", data="drawn")
+    rule = "bonferroni" if simultaneous else "none"
+    how: dict[str, Any] = {"design": known, "rule": rule, "moderated": moderated, "skewed": skewed}
     aim = scores.aim(margin)
     fallen = collapsed(scores, found.majority)
-    differences, notes = tabulate_differences(scores, pairs, known, level, rule, moderated, margin, aim, fallen, skewed)
+    differences, notes = tabulate_differences(scores, pairs, level, how, margin, aim, fallen)
     above = None
     if several and len(differences) and not set(controls) & set(scores.missing):
-        how: dict[str, Any] = {"design": known, "rule": rule, "moderated": moderated, "skewed": skewed}
         above = tabulate_above(scores, pairs, differences, level, how)
     learning = still_learning(scores, found.majority, level, aim)
     judge = ~differences[["method", "against"]].isin(list(learning)).any(axis=1)

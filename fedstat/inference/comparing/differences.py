@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedstat.inference.comparing.collapse import tabulate_collapses
 from fedstat.inference.intervals.design import Design
-from fedstat.inference.intervals.family import Family, Rule
+from fedstat.inference.intervals.family import Family
 from fedstat.inference.intervals.family import simultaneous as simultaneous_family
 from fedstat.inference.intervals.paired import sign_flip_test
 from fedstat.inference.intervals.planning import Goal, detectable_shift
@@ -52,16 +52,16 @@ def tabulate_methods(
 def tabulate_differences(
     scores: Scores,
     pairs: Sequence[tuple[int, int]],
-    design: Design,
     level: float,
-    rule: Rule,
-    moderated: bool | str,
+    settings: dict[str, Any],
     margin: float | None,
     aim: float | None,
     fallen: np.ndarray | None,
-    skewed: bool,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Tabulate the differences of pairs, with intervals that hold together; `fallen` says which runs collapsed."""
+    """Tabulate the differences of pairs, with intervals that hold together; `fallen` says which runs collapsed.
+
+    `settings` are arguments of `fedstat.inference.simultaneous`: design, rule, moderated and skewed.
+    """
     columns = [
         "method", "against", "difference", "low", "high", "correlation", "pairs", "sd", "se", "df", "p (t)",
         "p (sign flips)", "p (adjusted)", "outcome", "detectable", "at most", "seeds needed", "seeds for equivalence",
@@ -69,7 +69,6 @@ def tabulate_differences(
     ]  # fmt: skip
     if not pairs or len(scores.seeds) < 2:
         return pd.DataFrame(columns=columns), ()
-    settings: dict[str, Any] = {"design": design, "rule": rule, "moderated": moderated, "skewed": skewed}
     family = simultaneous_family(scores.values, pairs, level=level, **settings)
     for (i, j), n in zip(pairs, family.n, strict=True):
         if n < 2:
@@ -95,7 +94,7 @@ def tabulate_differences(
         )  # fmt: skip
     index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
     table = pd.DataFrame(rows, index=index, columns=columns)
-    if scores.samples is not None and not design.crossed:
+    if scores.samples is not None and not family.design.crossed:
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
         table["high by samples"] = np.minimum(weighted.high, edge)

@@ -23,7 +23,7 @@ WIDEST = 1.05
 #: narrower of two intervals errs more often than each of them; these shares were found by drawing (docs/coverage.md).
 _FEW_SEEDS, _SHARES = 5, (0.35, 0.7)
 #: Differences that vary by less than this share of the values vary by rounding alone.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 _ONE_CLIENT = (
     "Clients are counted as new ones with new samples. Intervals are too narrow if a shared model rests on the samples "
     "of very few of the clients (docs/coverage.md)."
@@ -204,8 +204,9 @@ def simultaneous(
     first, second = _common(table, chosen, shares)
     use = False
     if design.crossed:
-        found = _crossed(table, chosen, design.test_to_train or 0.0)
-        notes += _left_out(table, chosen)
+        found, kept = _crossed(table, chosen, design.test_to_train or 0.0)
+        if left := (clients := table.shape[2]) - kept:
+            notes.append(f"Up to {left} of {clients} clients are left out of a pair: they were absent under some seed.")
         if design.data == "resplit":
             notes.append(_ONE_CLIENT)
         if moderated is True:
@@ -259,22 +260,26 @@ def contrasts(
     prior : (ndarray, ndarray), each of shape (..., P), optional
         Variances that the samples' are moved towards, and the degrees of freedom that this is worth.
     """
-    there = ~np.isnan(differences)
-    n = there.sum(axis=-1)
-    known = np.where(n > 0, n, 1)
-    mean = np.where(there, differences, 0.0).sum(axis=-1) / known
-    errors = np.where(there, differences - mean[..., None], 0.0)
-    df = np.where(n > 1, n - 1.0, np.nan)
-    variance = (errors**2).sum(axis=-1) / df
+    mean, variance, df, n = moments(differences)
     sd = np.sqrt(variance)
-    spread = sd > _ROUNDING * scale
-    factor = np.where(spread, 1 / known + test_to_train, np.nan)
+    spread = sd > ROUNDING * scale
+    factor = np.where(spread, 1 / np.maximum(n, 1) + test_to_train, np.nan)
     moderated = None
     if prior is not None:
         towards, worth = prior
         moderated = np.sqrt(factor * (worth * towards + df * variance) / (worth + df)), df + worth
     df = np.where(spread, df, np.nan)
-    return Contrasts(np.where(n > 0, mean, np.nan), np.sqrt(factor * variance), df, sd, n, moderated)
+    return Contrasts(mean, np.sqrt(factor * variance), df, sd, n, moderated)
+
+
+def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, variance, its degrees of freedom and the number of values along the last axis, leaving NaN out."""
+    there = ~np.isnan(values)
+    n = there.sum(axis=-1)
+    mean = np.where(there, values, 0.0).sum(axis=-1) / np.maximum(n, 1)
+    errors = np.where(there, values - mean[..., None], 0.0)
+    df = np.where(n > 1, n - 1.0, np.nan)
+    return np.where(n > 0, mean, np.nan), (errors**2).sum(axis=-1) / df, df, n
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,7 +332,7 @@ def unmoderated_because(runs: np.ndarray) -> str:
         return "it takes at least 3 seeds"
     errors = runs - runs.mean(axis=1, keepdims=True)
     errors = errors - errors.mean(axis=0)
-    if (np.abs(errors).max(axis=1) <= _ROUNDING * np.abs(runs).max()).any():
+    if (np.abs(errors).max(axis=1) <= ROUNDING * np.abs(runs).max()).any():
         return "a method's errors are constant"
     return ""
 
@@ -384,34 +389,22 @@ def _common(table: np.ndarray, pairs: np.ndarray, shares: np.ndarray | None) -> 
     return first, second
 
 
-def _crossed(table: np.ndarray, pairs: np.ndarray, test_to_train: float) -> Contrasts:
-    """Return differences with seeds and clients as crossed random effects, over the cells that both methods have."""
-    found = np.full((5, len(pairs)), np.nan)
+def _crossed(table: np.ndarray, pairs: np.ndarray, test_to_train: float) -> tuple[Contrasts, int]:
+    """Return differences with seeds and clients as crossed random effects, and the fewest clients of a pair."""
+    found, kept = np.full((5, len(pairs)), np.nan), table.shape[2]
     for row, (i, j) in enumerate(pairs):
-        d = _complete(table[i] - table[j])
-        found[4, row] = len(d)
+        d = table[i] - table[j]
+        d = d[~np.isnan(d).all(axis=1)]  # the seeds under which there is anything
+        d = d[:, ~np.isnan(d).any(axis=0)]  # and of them the clients that are always there
+        found[4, row], kept = len(d), min(kept, d.shape[1])
         if min(d.shape) > 1:
             mean, se, df = crossed_mean(d, test_to_train)
             found[:4, row] = mean, se, df, d.mean(axis=1).std(ddof=1)
-            if not se > _ROUNDING * np.nanmax(np.abs(table[[i, j]])):
+            if not se > ROUNDING * np.nanmax(np.abs(table[[i, j]])):
                 found[1:3, row] = np.nan
         elif d.size:
             found[0, row] = d.mean()
-    return Contrasts(found[0], found[1], found[2], found[3], found[4].astype(int))
-
-
-def _complete(d: np.ndarray) -> np.ndarray:
-    """Return the seeds under which there is anything, and of them the clients that are always there."""
-    d = d[~np.isnan(d).all(axis=1)]
-    return d[:, ~np.isnan(d).any(axis=0)]
-
-
-def _left_out(table: np.ndarray, pairs: np.ndarray) -> list[str]:
-    clients = table.shape[2]
-    kept = min(_complete(table[i] - table[j]).shape[1] for i, j in pairs)
-    if kept == clients:
-        return []
-    return [f"Up to {clients - kept} of {clients} clients are left out of a pair: they were absent under some seed."]
+    return Contrasts(found[0], found[1], found[2], found[3], found[4].astype(int)), kept
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -419,7 +412,7 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
         x, y = np.array([a, b])[:, ~np.isnan(a - b)]
         # the correlation of two points is always 1 or -1
-        if len(x) > 2 and min(x.std(), y.std()) > _ROUNDING * max(np.abs(x).max(), np.abs(y).max()):
+        if len(x) > 2 and min(x.std(), y.std()) > ROUNDING * max(np.abs(x).max(), np.abs(y).max()):
             found[row] = np.corrcoef(x, y)[0, 1]
     return found
 

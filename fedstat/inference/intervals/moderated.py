@@ -35,13 +35,6 @@ def fit_prior(s2: np.ndarray, df: float, where: np.ndarray | Literal[True] = Tru
     return np.where(varies, 2 * half, np.inf), prior
 
 
-def moved_towards(s2: np.ndarray, df: float, prior: np.ndarray, worth: np.ndarray) -> np.ndarray:
-    """Move variances towards a prior that is worth some degrees of freedom, which may be 0 or infinite."""
-    weight = worth / (df + np.where(np.isinf(worth), 0.0, worth))
-    weight = np.where(np.isinf(worth), 1.0, weight)
-    return weight * prior + (1 - weight) * s2
-
-
 def trigamma_inverse(x: ArrayLike) -> np.ndarray:
     """Solve ``trigamma(y) = x`` for y > 0 by Newton's steps on 1 / trigamma, which is convex; x positive."""
     from scipy.special import polygamma
@@ -117,7 +110,8 @@ def method_variances(runs: np.ndarray) -> MethodVariances:
     df, fine = seeds - 1, ~_outliers(variances, seeds - 1)
     prior_df, prior = fit_prior(variances, df, fine)
     worth = np.where(fine, np.minimum(prior_df, df)[..., None], 0.0)
-    return MethodVariances(moved_towards(variances, df, prior[..., None], worth), worth)
+    weight = worth / (df + worth)
+    return MethodVariances(weight * prior[..., None] + (1 - weight) * variances, worth)
 
 
 def _outliers(variances: np.ndarray, df: float) -> np.ndarray:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedstat.inference.intervals.family import moments
+
 _HALVINGS = 60
 
 
@@ -91,15 +93,8 @@ def parts(by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, same: bool,
         Where runs test on new draws from the same patients, the correction of Nadeau and Bengio (2003): test patients
         over the others. The variance of a mean is ``(1 / S + again) s^2``.
     """
-    there = ~np.isnan(by_seed)
-    n = there.sum(axis=-1)
+    estimate, spread, runs_df, n = moments(by_seed)
     known = np.maximum(n, 1)
-    mean = np.where(there, by_seed, 0.0).sum(axis=-1) / known
-    squares = (np.where(there, by_seed - mean[..., None], 0.0) ** 2).sum(axis=-1)
-    several = n > 1
-    spread = np.where(several, squares / np.maximum(n - 1, 1), np.nan)
-    runs_df = np.where(several, n - 1.0, np.nan)
-    estimate = np.where(n > 0, mean, np.nan)
     if same:
         runs, fresh = spread / known, np.ones_like(estimate)
         both, both_df = patients + runs, satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df]))

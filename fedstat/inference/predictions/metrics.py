@@ -158,12 +158,10 @@ def _recalibrated(y: np.ndarray, p: np.ndarray, threshold: float, slope: bool) -
         fits &= (spread > 1e-9) & ~apart
         scale = np.where(fits, spread, 1.0)
         design = np.stack([np.ones_like(x), (x - x.mean(axis=-1, keepdims=True)) / scale[:, None]], axis=-1)
-        offset, last = np.zeros_like(x), scale
+        offset, last, start = np.zeros_like(x), scale, [logit(y.mean()), 0.0]
     else:
-        design, offset, last = np.ones((*x.shape, 1)), x, np.ones(len(x))
-    beta = np.zeros((len(x), design.shape[-1]))
-    if slope:
-        beta[:, 0] = logit(y.mean())
+        design, offset, last, start = np.ones((*x.shape, 1)), x, np.ones(len(x)), [0.0]
+    beta = np.tile(start, (len(x), 1))
     ridge = 1e-12 * np.eye(beta.shape[-1])  # of a run without a fit, whose result is not used
     for _ in range(_STEPS):
         fitted = expit(offset + np.einsum("lnk,lk->ln", design, beta))

@@ -276,17 +276,14 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
     wide = [name for name in table if str(name).startswith(_CLASS)]
     classes = tuple(str(name).removeprefix(_CLASS) for name in wide)
     if kind == "times":
-        outcome = table[["time", "event"]].to_numpy(float)
+        outcome, columns = table[["time", "event"]].to_numpy(float), ["risk"]
     elif kind == "numbers":
-        outcome = table["outcome"].to_numpy(float)
+        outcome, columns = table["outcome"].to_numpy(float), ["value"]
     else:
         outcome = pd.Categorical(table["outcome"], classes).codes if wide else table["outcome"].to_numpy()
-        outcome = outcome.astype(np.int64)
-    if kind == "classes" and classes == ("0", "1"):
-        kind, wide = "two classes", ["p_1"]
-    columns = (
-        wide or ["probability"] if kind in ("two classes", "classes") else ["value" if kind == "numbers" else "risk"]
-    )
+        outcome, columns = outcome.astype(np.int64), wide or ["probability"]
+    if classes == ("0", "1"):
+        kind, columns = "two classes", ["p_1"]
     values = table[columns].to_numpy(float)
     m = len(methods)
     outcome = outcome.reshape(-1, m, *outcome.shape[1:])
@@ -308,17 +305,15 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
     )
     if same:
         blocks = [Block(who[0][:, 0], outcome[parts[0]], np.stack([prediction[:, part] for part in parts], axis=1))]
+        again = 0.0
     else:
         blocks = [Block(w[:, 0], outcome[p], prediction[:, None, p]) for w, p in zip(who, parts, strict=True)]
-    if same:
-        again = 0.0
-    elif again is None:
-        if not given:
+        if again is None and not given:
             raise ValueError(
                 "seeds test different patients: a column sample must name each within the client, so that one who is "
                 "tested again is known."
             )
-        again = _again(patients, outcome)
+        again = _again(patients, outcome) if again is None else again
     return Predictions(
         kind, methods, tuple(map(int, seeds)), clients, tuple(str(names[i][0]) for i in range(len(clients))), classes,
         tuple(blocks), again,

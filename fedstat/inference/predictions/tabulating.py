@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.intervals.family import Contrasts, limits
+from fedstat.inference.intervals.family import ROUNDING, Contrasts, limits
 from fedstat.inference.predictions.limits import Parts, parts, satterthwaite, value_limits
 from fedstat.inference.predictions.measuring import Measured, contrasts, measure
 from fedstat.inference.predictions.metrics import METRICS, largest
@@ -20,8 +20,6 @@ from fedstat.inference.reading.scores import better
 PATIENTS, CLIENTS = "all patients", "mean over clients"
 _OVER = ("patients", "runs", "both")
 _ARRAYS = tuple(field.name for field in fields(Parts) if field.name != "same")
-#: Differences that vary by less than this share of the values vary by rounding alone.
-_ROUNDING = 1e-12
 
 
 def tabulate(
@@ -162,7 +160,7 @@ def _differences(
     family = facts["over"].to_numpy()
     for over in _OVER if several else _OVER[:1]:
         se, df = np.sqrt(getattr(found, over)), getattr(found, f"{over}_df")
-        se = np.where(se > _ROUNDING * size, se, np.nan)
+        se = np.where(se > ROUNDING * size, se, np.nan)
         low, high, p = (np.full(centre.shape, np.nan) for _ in range(3))
         for of in dict.fromkeys(family):
             inside = np.isfinite(centre) & (family == of)[:, None]

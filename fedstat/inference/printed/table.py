@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,6 @@ from fedstat._checks import choice, local, naming, whole
 from fedstat.inference.printed.grids import Cell, Grid, html_grids, latex_grids, markdown_grids, separated_grids
 
 Spread = Literal["sd", "se", "none"]
-SPREADS = ("sd", "se", "none")
-METHODS = ("rows", "columns")
 _READERS: dict[str, Callable[[str], list[Grid]]] = {
     ".tex": latex_grids,
     ".md": markdown_grids,
@@ -108,9 +106,9 @@ def read_printed(
     0  CIFAR-10      A  81.2  0.3     3  False
     1  CIFAR-10      B  82.0  0.4     3   True
     """
-    choice("methods", methods, METHODS)
+    choice("methods", methods, ("rows", "columns"))
     if spread is not None:
-        choice("spread", spread, SPREADS)
+        choice("spread", spread, get_args(Spread))
     if runs is not None:
         whole("runs", runs, 1)
     grids, where = _grids(source)

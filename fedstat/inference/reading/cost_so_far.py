@@ -35,12 +35,8 @@ def bytes_spent(traffic: pd.DataFrame, scores: Scores) -> np.ndarray:
     ndarray, shape (M, S, T)
         NaN where the table has no row of a method and seed.
     """
-    found = np.full((len(scores.methods), len(scores.seeds), len(scores.rounds)), np.nan)
     sent = traffic["bytes_up"] + traffic["bytes_down"]
     by_run = sent.groupby([traffic["method"].astype(object), traffic["seed"], traffic["round"]]).sum()
-    for (label, seed), run in by_run.groupby(level=["method", "seed"]):
-        if label in scores.methods and seed in scores.seeds:
-            total = np.concatenate([[0], run.to_numpy(float).cumsum()])
-            places = np.searchsorted(run.index.get_level_values("round"), scores.rounds, side="right")
-            found[scores.methods.index(label), scores.seeds.index(seed)] = total[places]
-    return found
+    so_far = by_run.unstack("round", fill_value=0).cumsum(axis=1).reindex(columns=scores.rounds, method="ffill")
+    runs = pd.MultiIndex.from_product([scores.methods, scores.seeds])
+    return so_far.fillna(0).reindex(runs).to_numpy(float).reshape(len(scores.methods), len(scores.seeds), -1)

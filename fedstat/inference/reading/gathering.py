@@ -76,11 +76,11 @@ def gather(
         )
     split = choose_split(runs, split)
     metric = choose_metric(runs, metric, split)
-    kept = {name: run.kept for name, run in runs.items()}
-    if len(set(kept.values())) > 1:
-        stopped = ", ".join(name for name, of in kept.items() if of)
+    stopped = [name for name, run in runs.items() if run.kept]
+    if stopped and len(stopped) < len(runs):
         raise ValueError(
-            f"{stopped} stopped early, and other runs did not: kept rounds and last rounds are different summaries."
+            f"{', '.join(stopped)} stopped early, and other runs did not: kept rounds and last rounds are different "
+            "summaries."
         )
     parts, majority = {}, {}
     for name, run in runs.items():
@@ -95,8 +95,8 @@ def gather(
             share = reduce(run.batches, "majority_share", split, last=most, known=run.rounds)
             majority[name] = choose_models(share, estimand, name, own=run.config is not None)
     labels = _labels(parts, across)
-    windows = None if any(kept.values()) else _window(parts, last, across)
-    if windows is None and not any(kept.values()):
+    windows = None if stopped else _window(parts, last, across)
+    if windows is None and not stopped:
         notes += [_own_rounds(part, last, name) for name, part in parts.items()]
     said = dict.fromkeys(note for run in runs.values() for note in run.notes)
     notes += [f"{few(name for name, run in runs.items() if note in run.notes)}: {note}." for note in said]
@@ -115,7 +115,7 @@ def gather(
         clients,
         tuple(notes),
         {name: run.measured for name, run in runs.items()},
-        any(kept.values()),
+        bool(stopped),
         frozenset(str((run.config or {}).get("plan", "")) for run in runs.values()),
         joined(majority, labels, "majority_share", split, windows)
         if majority and set(majority) == set(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ def read_results(
         clients = history[["seed", "client"]].assign(name=names).dropna().drop_duplicates()
         clients = clients.sort_values(["seed", "client"], ignore_index=True)
     history, percent = as_shares(typed(history), source)
-    refuse_repeats(history, source, _distinct(name for part in opened.parts for name in part.unread))
+    refuse_repeats(history, source, list(dict.fromkeys(name for part in opened.parts for name in part.unread)))
     return Measurements(history, None, clients, None, source, (*opened.notes, *percent), opened.measured)
 
 
@@ -185,7 +185,7 @@ class Opened:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was assumed because the files do not say it, and what was not read."""
-        return _distinct(note for part in self.parts for note in part.notes)
+        return tuple(dict.fromkeys(note for part in self.parts for note in part.notes))
 
     @property
     def measured(self) -> str | None:
@@ -340,7 +340,3 @@ def _of_metric(history: pd.DataFrame, metric: str | None, source: str) -> pd.Dat
         known = ", ".join(map(str, history["metric"].unique()))
         raise ValueError(f"metric {metric!r} is not in {source}; it has {known or 'no metric'}.")
     return history[rows].reset_index(drop=True)
-
-
-def _distinct(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(words))

@@ -98,20 +98,13 @@ class Scores:
         """Return the difference that seeds are counted for: the margin, else a point of shares, else None."""
         return margin if margin is not None else 0.01 if self.of_shares else None
 
-    def by_seed(self, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return the mean over clients for each method and seed, shape (M, S); NaN where a client is missing.
-
-        Parameters
-        ----------
-        weights : ndarray, shape (S, K), optional
-            Weights of clients, such as their samples; by default all count alike.
-        """
-        w = self.there * (1.0 if weights is None else np.nan_to_num(weights))
-        gaps = (self.there & ~np.isfinite(self.values)).any(axis=2)
-        total = np.where(np.isfinite(self.values), self.values, 0) * w
+    def by_seed(self) -> np.ndarray:
+        """Return the mean over clients for each method and seed, shape (M, S); NaN where a client is missing."""
+        finite = np.isfinite(self.values)
+        total = np.where(finite & self.there, self.values, 0).sum(axis=2)
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = total.sum(axis=2) / w.sum(axis=1)
-        return np.where(gaps, np.nan, means)
+            means = total / self.there.sum(axis=1)
+        return np.where((self.there & ~finite).any(axis=2), np.nan, means)
 
 
 def still_changing(scores: Scores) -> dict[str, str]:

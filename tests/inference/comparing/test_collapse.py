@@ -163,7 +163,8 @@ def test_given_no_collapse_intervals_for_skewed_runs_go_with_eight_pairs_that_ar
 def sentences(runs, control="A"):
     of = scored(*runs)
     pairs = [(1, 0)] if control else [(0, 1)]
-    rows, _ = tabulate_differences(of, pairs, DRAWN, 0.95, "bonferroni", "auto", None, None, collapsed(of), False)
+    how = {"design": DRAWN, "rule": "bonferroni", "moderated": "auto", "skewed": False}
+    rows, _ = tabulate_differences(of, pairs, 0.95, how, None, None, collapsed(of))
     return rows, conclude(of, rows, control, None)
 
 
