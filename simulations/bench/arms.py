@@ -1,11 +1,11 @@
 """The arms of the bench: every method, both readings where there are two, and controls at every budget of epochs.
 
 **Budgets.** All arms run equally many rounds. Most train one model for E epochs a round. Some train two or three (Ditto
-and APFL a shared and a personal one, FilterDecomp two sets of atoms, FedEM three components): what they gain might be
-the longer training. So Local and FedAvg also run with 2E and 3E epochs, and an arm is compared with those two of its
-own budget. Where a client fine-tunes the last model for E epochs, once, the arm is compared with Local and with
-FedAvg + FT, which is itself compared with FedAvg. FedFac's one local round before the first decides which units are
-shared and leaves no trained model; it is compared with Local and FedAvg.
+and APFL a shared and a personal one, FilterDecomp two sets of atoms, FedEM three components), and pFedMe takes three
+gradients of a batch: what they gain might be the longer training. So Local and FedAvg also run with 2E and 3E epochs,
+and an arm is compared with those two of its own budget. Where a client fine-tunes the last model for E epochs, once,
+the arm is compared with Local and with FedAvg + FT, which is itself compared with FedAvg. FedFac's one local round
+before the first decides which units are shared and leaves no trained model; it is compared with Local and FedAvg.
 
 **Settings.** Hyper-parameters are the methods' defaults, but for those that count epochs or rounds, for Clustered-FL's
 thresholds, which are relative to the first round, and for Factorized-FL's of a single data set. If a method has one
@@ -33,7 +33,7 @@ CONTROLS = ("Local", "FedAvg")
 BUDGETS = {1: "one", 2: "two", 3: "three"}
 #: Methods that are no arms, and why.
 LEFT_OUT = {"FedSplit": "must be told its shared units"}
-_THREE_SHARES = (0.25, 0.5, 0.75)
+_THREE_SHARES, _STRENGTH = (0.25, 0.5, 0.75), (0.2, 1.0, 5.0)
 _QUANTILES = tuple(Quantile(share) for share in _THREE_SHARES)
 
 
@@ -136,27 +136,34 @@ def _classics(e: int) -> dict[str, Arm]:
         "FedProx": Arm(methods.FedProx(), once, tuned=pull),
         "FedProx + FT": Arm(methods.FedProx(fine_tune=e), f"{e} (+{e})", once=True, tuned=pull),
         "SCAFFOLD": Arm(methods.SCAFFOLD(), once),
+        "FedNova": Arm(methods.FedNova(), once),
+        "FedDyn": Arm(methods.FedDyn(), once, tuned={"alpha": (0.001, 0.01, 0.1)}),
+        "MOON": Arm(methods.MOON(), once, tuned={"mu": _STRENGTH}),
+        "FedLC": Arm(methods.FedLC(), once, tuned={"tau": _STRENGTH}),
         "FedPer": Arm(methods.FedPer(), once),
         "LG-FedAvg": Arm(methods.LGFedAvg(), once, tuned={"top": (1, 2, 3)}),
         "FedRep": Arm(methods.FedRep(head_epochs=e - 1, body_epochs=1), f"{e - 1} + 1"),
         "FedBN": Arm(methods.FedBN(), once, needs="norm layers"),
+        "FedBABU": Arm(methods.FedBABU(fine_tune=e), f"{e} (+{e})", once=True),
     }
 
 
 def _others(e: int, rounds: int, clients: int) -> dict[str, Arm]:
     """Return the other methods from outside the four papers."""
     once = f"{e}"
-    strength = (0.2, 1.0, 5.0)
     most = methods.FedAMP.scale / (clients - 1)  # beyond it a client's weight in its own mix would be negative
     clustered = methods.ClusteredFL(relative=True, min_rounds=rounds // 3)
     return {
         "FedEM": Arm(methods.FedEM(), f"3 x {e}", 3),
         "Ditto": Arm(methods.Ditto(), f"2 x {e}", 2, tuned={"penalty": (0.15, 0.75, 3.75)}),
         "APFL": Arm(methods.APFL(), f"2 x {e}", 2, tuned={"alpha": _THREE_SHARES}),
-        "FedPAC": Arm(methods.FedPAC(), f"1 + {e - 1}", local_epochs=e - 1, tuned={"penalty": strength}),
+        "pFedMe": Arm(methods.PFedMe(inner_steps=3), f"3 x {e}", 3, tuned={"penalty": (5.0, 15.0, 30.0)}),
+        "FedPAC": Arm(methods.FedPAC(), f"1 + {e - 1}", local_epochs=e - 1, tuned={"penalty": _STRENGTH}),
+        "FedALA": Arm(methods.FedALA(), f"1 + {e - 1}", local_epochs=e - 1, tuned={"eta": (0.1, 1.0, 10.0)}),
+        "FedProto": Arm(methods.FedProto(), once, tuned={"penalty": _STRENGTH}),
         "FedRoD": Arm(methods.FedRoD(), once, tuned={"gamma": (0.5, 1.0, 2.0)}),
         "FedAMP": Arm(methods.FedAMP(), once, tuned={"alpha": (2e3, 1e4, min(5e4, most))}),
-        "pFedSD": Arm(methods.PFedSD(), once, tuned={"penalty": strength}),
+        "pFedSD": Arm(methods.PFedSD(), once, tuned={"penalty": _STRENGTH}),
         "pFedGate": Arm(methods.PFedGate(), once, tuned={"density": _THREE_SHARES}, needs="numbers"),
         "FedCAC": Arm(methods.FedCAC(beta=rounds / 2), once, tuned={"tau": _THREE_SHARES}),
         "Per-FedAvg": Arm(methods.PerFedAvg(), once, tuned={"inner_lr": (0.002, 0.01, 0.05)}),

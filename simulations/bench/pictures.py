@@ -58,7 +58,7 @@ def _forest(tables: Tables) -> Figure:
     figure, axes = plt.subplots(
         1,
         2 * len(joint),
-        figsize=(WIDTH, 1.1 + 0.145 * max(len(rows), 8)),
+        figsize=(WIDTH, 1.1 + 0.12 * max(len(rows), 8)),
         sharey=True,
         layout="constrained",
         squeeze=False,
@@ -90,7 +90,7 @@ def _forest(tables: Tables) -> Figure:
                 )
     more = [f" ×{times}" if times > 1 else "" for times, _ in rows]
     names = [readable(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
-    axes[0][0].set_yticks(range(len(rows)), names, fontsize=8)
+    axes[0][0].set_yticks(range(len(rows)), names, fontsize=7)
     axes[0][0].set_ylim(len(rows) - 0.4, -0.6)
     figure.supxlabel("difference in test accuracy (points; mean and simultaneous 95% interval)", fontsize=8)
     return figure

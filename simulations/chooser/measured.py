@@ -47,6 +47,8 @@ PARTS = {
     "a": "low-rank part", "b": "low-rank part", "x2": "second factors", "y2": "second factors", "t2": "second factors",
     "u": "basis", "v": "coefficients", "mu": "sparse part", "atoms": "atoms", "alpha": "coefficients",
 }  # fmt: skip
+#: Slots of the weights by which a client mixes models.
+MIXTURES = {"mixture", "aggregation"}
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def _estimand(run: Run) -> str:
 def _kind(network: Network, run: Run, mixes: bool) -> str:
     own = _own(run)
     slots = {name.partition("/")[0] for name in own if "/" in name}
-    if mixes or "mixture" in slots or (run.state.clients and not own):
+    if mixes or slots & MIXTURES or (run.state.clients and not own):
         return "mixed models"
     if not own or _estimand(run) == "global":
         return "one model for all"
@@ -178,12 +180,12 @@ def _personal(network: Network, run: Run) -> list[str]:
     words: list[str] = []
     for slot, leaves in slots.items():
         known = [leaf for leaf in leaves if leaf.rpartition(".")[0] in network.shapes or leaf in network.shapes]
-        if slot and set(leaves) >= set(network.trainable):
+        if slot in MIXTURES:
+            words.append("mixture weights")
+        elif slot and set(leaves) >= set(network.trainable):
             words.append("a second model")
         elif slot and set(leaves) == set(network.head_leaves):
             words.append("a second head")
-        elif slot == "mixture":
-            words.append("mixture weights")
         elif not slot or known:
             words += _leaves(network, list(run.state.server), leaves)
         elif sum(run.state.server[f"{slot}/{leaf}"].numel() for leaf in leaves) > 1:  # one number is no part of a model

@@ -45,7 +45,7 @@ from tests.support import flower_ends as ends  # noqa: E402
 from tests.support.named import NAMED  # noqa: E402
 
 #: What needs at the server, or at a client, what the messages do not bring there.
-STAY = {"ClusteredFL", "FactorizedFL", "FedAMP", "FedCAC", "FedFOMO", "FedPAC", "PFedGate"}
+STAY = {"ClusteredFL", "FactorizedFL", "FedAMP", "FedCAC", "FedFOMO", "FedPAC", "FedProto", "PFedGate"}
 TOLERANCE = {"rtol": 0, "atol": 2e-6}
 #: Methods whose uploads are compressed: with a memory of what was lost, and of a part of a leaf.
 COMPRESSED: dict[str, fs.Method] = {

@@ -54,11 +54,12 @@ def test_what_is_known_beforehand():
     assert {name for name, v in of.items() if "validation" in v.needs} == {"FedFOMO"}
     assert {name for name, v in of.items() if "convolutions" in v.needs} == {"FilterDecomp"}
     assert {name for name, v in of.items() if "norm layers" in v.needs} == {"FedBN"}
-    assert {name for name, v in of.items() if "class labels" in v.needs} == {"FedPAC", "FedRoD", "PFedSD"}
+    labelled = {"FedLC", "FedPAC", "FedProto", "FedRoD", "PFedSD"}
+    assert {name for name, v in of.items() if "class labels" in v.needs} == labelled
     assert "shared_units given" in of["FedSplit"].needs
     assert "all clients at first" in of["FedFac"].needs
     assert "all clients" not in of["FedAMP"].needs
-    assert {name for name, v in of.items() if v.personal == "head"} == {"FedPAC", "FedPer", "FedRep"}
+    assert {name for name, v in of.items() if v.personal == "head"} == {"FedBABU", "FedPAC", "FedPer", "FedRep"}
     assert of["Ditto"].personal == "a second model"
     assert of["SCAFFOLD"].personal == "nothing"  # its controls are no model
     assert of["SCAFFOLD"].state > 0.9

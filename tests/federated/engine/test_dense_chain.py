@@ -135,7 +135,8 @@ def test_every_method_with_the_plain_loss_ends_as_on_the_general_path(method, mo
 def test_the_methods_that_are_as_fast_as_can_be():
     slow = NAMED - {*METHODS}
     assert slow == {
-        "APFL", "FactorizedFL", "FedEM", "FedPAC", "FedRoD", "FilterDecomp", "PFedGate", "PFedSD",
+        "APFL", "FactorizedFL", "FedALA", "FedEM", "FedLC", "FedPAC", "FedProto", "FedRoD", "FilterDecomp", "MOON",
+        "PFedGate", "PFedSD",
     }  # fmt: skip
 
 

@@ -243,7 +243,8 @@ def assert_equal_runs(fast, general, atol):
 
 #: Methods that make weights of parts, or another objective; all others train chains in closed form.
 GENERAL = {
-    "APFL", "FedDecomp", "FedEM", "FedPAC", "FedPara", "FedRoD", "FactorizedFL", "FilterDecomp", "PFedGate", "PFedSD",
+    "APFL", "FactorizedFL", "FedALA", "FedDecomp", "FedEM", "FedLC", "FedPAC", "FedPara", "FedProto", "FedRoD",
+    "FilterDecomp", "MOON", "PFedGate", "PFedSD",
 }  # fmt: skip
 CHAINED = sorted(NAMED - GENERAL)
 
