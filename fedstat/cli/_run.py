@@ -199,7 +199,8 @@ def _stopped(folder: Path, rounds: int) -> str:
         return f"stopped; the last checkpoint in {folder} holds round {done} of {rounds}, continue with --resume"
     if (folder / "tuning").exists() and not (folder / "tuning.csv").exists():
         return f"stopped while tuning; what is done is kept in {folder / 'tuning'}, continue with --resume"
+    kept = "the tuning is kept" if (folder / "tuning.csv").exists() else "nothing to continue from"
     return (
-        "stopped before the first checkpoint: nothing to continue from, --resume starts again; --set checkpoint=1 "
-        "saves after every round"
+        f"stopped before the first checkpoint: {kept}, --resume starts again; --set checkpoint=1 saves after every "
+        "round"
     )

@@ -89,7 +89,8 @@ def collapse_sentence(scores: Scores, fallen: np.ndarray | None, level: float) -
     some, none = np.flatnonzero(hits), np.flatnonzero((hits == 0) & (runs > 0))
     said = []
     if len(some) > _NAMED:
-        said.append(f"{len(some)} of {len(runs)} methods collapsed in some of their runs ({may[limits.argmax()]}).")
+        most = may[some[limits[some].argmax()]]
+        said.append(f"{len(some)} of {len(runs)} methods collapsed in some of their runs ({most}).")
     elif len(some):
         each = listed(f"{scores.methods[i]} in {hits[i]} of {runs[i]} runs ({may[i]})" for i in some)
         said.append(f"Collapsed: {each}.")

@@ -40,8 +40,8 @@ def honest_in_all(runs: Mapping[str, Entry]) -> tuple[Mapping[str, Entry], list[
         )
     least, most = min(counts), max(counts)
     said = (
-        f"Attackers are not measured, and the results have different ones: compared are the clients that are honest "
-        f"in all of them, {least if least == most else f'{least} to {most}'} under each seed."
+        f"Attackers are not measured, and the results do not have the same ones: compared are the clients that are "
+        f"honest in all of them, {least if least == most else f'{least} to {most}'} under each seed."
     )
     restricted = {
         name: replace(run, batches=_Without(run.batches, more[name])) if len(more.get(name, ())) else run

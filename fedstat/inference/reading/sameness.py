@@ -69,8 +69,8 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
                     f'difference with across="{name}".'
                 )
             if words:
-                shared = "pairs share the number of their seed alone"
-                said.append(f"{one} and {other} differ on purpose: {words}; {shared}.")
+                shared = "the number of their seed alone" if _data(first, second) else "data, and not who takes part"
+                said.append(f"{one} and {other} differ on purpose: {words}; pairs share {shared}.")
         varied = [", ".join(config.get("vary", ())) for config in (first, second)]
         if varied[0] != varied[1]:
             said.append(f"{one} and {other} vary other sources over seeds ({varied[0]}; {varied[1]}).")

@@ -110,6 +110,8 @@ def test_methods_that_collapse_are_named_and_of_many_counted():
     assert collapse_sentence(many, collapsed(many), 0.95) == (
         f"7 of 7 methods collapsed in some of their runs (up to {one:.0f}% may).",
     )
+    (said,) = collapse_sentence(with_lost := scored(*[bad] * 7, (0.7, *[np.nan] * 4)), collapsed(with_lost), 0.95)
+    assert said.startswith(f"7 of 8 methods collapsed in some of their runs (up to {one:.0f}% may). None of any other")
 
 
 def fallen(skewed=False, seeds=10):
