@@ -258,7 +258,7 @@ def test_every_method_trains_as_by_autograd(name, monkeypatch, taken):
         if name == "FedBN" and not norm:  # it has nothing to do there
             continue
         model = fs.models.cnn(SIDE, CLASSES, channels=(4, 5), hidden=5, norm=norm)
-        options = {"training": plain if name == "SCAFFOLD" else TRAINING, "model": model}
+        options = {"training": plain if name in ("FedNova", "SCAFFOLD") else TRAINING, "model": model}
         fast, general = both(cls(**cls.example), monkeypatch, **options)
         assert taken
         assert_equal_runs(fast, general, 1e-11 if norm else 1e-12)
