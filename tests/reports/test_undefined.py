@@ -27,7 +27,12 @@ KEYS = {
     "x", "y", "test_to_train", "code_rank", "text_rank", "chosen", "end", "used", "own", "best", "averaged", "each",
 }  # fmt: skip
 #: The same for single tables.
-KEYS_OF = {("agreement", "truth"): {"kappa"}, ("tuning", "trials"): {"tau", "kappa"}}
+KEYS_OF = {
+    ("burdens", "runs"): {"dose"},
+    ("burdens", "account"): {"noise", "clip"},
+    ("agreement", "truth"): {"kappa"},
+    ("tuning", "trials"): {"tau", "kappa"},
+}
 #: Text that is an estimate with limits.
 ESTIMATE = re.compile(r"−?\d[\d.]* \[−?\d[\d.]*, −?\d[\d.]*\]")
 MAIN = '#import "style.typ": *\n#import "chapter.typ": *\n#let d = json("data.json")\n#message(d)\n#chapter(d)\n'
