@@ -142,7 +142,7 @@ class Comparison(Compared):
         return drawing.forest(self, ax)
 
     def curves(self, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
-        """Draw the metric over rounds, bytes or seconds, with bands that hold at all rounds together."""
+        """Draw the metric over rounds or bytes, with bands that hold at all rounds together."""
         return drawing.curves(self, ax, axis=axis)
 
     def clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:

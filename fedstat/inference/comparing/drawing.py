@@ -26,7 +26,7 @@ _LABEL = 36
 #: How lines of methods are told apart in black and white.
 LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _MARKERS = "osD^vX"
-_AXES = {"rounds": "round", "bytes": "sent up and down by all clients", "seconds": "seconds"}
+_AXES = ("rounds", "bytes")
 _DRAWS = 2000
 
 
@@ -90,13 +90,13 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
         With curves.
     ax : Axes, optional
         By default of a new figure.
-    axis : {"rounds", "bytes", "seconds"}
-        Bytes and seconds are means over seeds of what a run had cost by then.
+    axis : {"rounds", "bytes"}
+        Bytes are means over seeds of what a run had sent and received by then.
 
     Raises
     ------
     ValueError
-        If there are no rounds, or the cost of rounds is not known.
+        If there are no rounds, or bytes are not known.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -105,9 +105,9 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
         raise ValueError(f"axis must be one of {', '.join(_AXES)}, got {axis!r}.")
     if len(scores.rounds) < 2 or not np.isfinite(scores.curves).any():
         raise ValueError("there is no curve to draw: it needs values after two rounds. Compare histories instead.")
-    if axis != "rounds" and axis not in (scores.spent or {}):
+    if axis == "bytes" and scores.spent is None:
         raise ValueError(
-            f'the {axis} that rounds cost are not known here; use axis="rounds", or compare what fs.federate returned.'
+            'the bytes that rounds cost are not known here; use axis="rounds", or compare what fs.federate returned.'
         )
     band = simultaneous_band(scores, comparison.level)
     x, unit = _horizontal(scores, axis)
@@ -384,15 +384,12 @@ def _good(comparison: Compared) -> str:
 
 def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
     """Return what curves are drawn over, shape (M, T), and its name with the unit."""
-    if axis == "rounds":
-        return np.tile(scores.rounds.astype(float), (len(scores.methods), 1)), _AXES[axis]
-    spent = (scores.spent or {})[axis]
-    mean = np.ma.masked_invalid(spent).mean(axis=1).filled(np.nan)
-    if axis == "seconds":
-        return mean, "seconds"
+    if axis == "rounds" or scores.spent is None:
+        return np.tile(scores.rounds.astype(float), (len(scores.methods), 1)), "round"
+    mean = np.ma.masked_invalid(scores.spent).mean(axis=1).filled(np.nan)
     top = np.nanmax(mean, initial=0)
     unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")) if top >= u or u == 1)
-    return mean / unit, f"{name} {_AXES[axis]}"
+    return mean / unit, f"{name} sent up and down by all clients"
 
 
 def _styled(comparison: Compared) -> list[int]:

@@ -14,10 +14,10 @@ from fedstat.inference.reading.scores import Scores
 def with_bytes(scores: Scores, traffic: Iterable[pd.DataFrame | None]) -> Scores:
     """Add the bytes that rounds cost, as far as the tables of runs tell and the scores do not."""
     known = [table.astype({"method": object}) for table in traffic if table is not None]
-    if not known or "bytes" in (scores.spent or {}):
+    if not known or scores.spent is not None:
         return scores
     spent = bytes_spent(pd.concat(known, ignore_index=True), scores)
-    return replace(scores, spent={**(scores.spent or {}), "bytes": spent}) if (spent > 0).any() else scores
+    return replace(scores, spent=spent) if (spent > 0).any() else scores
 
 
 def bytes_spent(traffic: pd.DataFrame, scores: Scores) -> np.ndarray:

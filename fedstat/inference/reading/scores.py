@@ -68,8 +68,8 @@ class Scores:
         The rounds over which `values` average; empty where each run has its own, or there are no rounds.
     missing : mapping of str to str
         Methods of which values are missing, with their number in words.
-    spent : mapping of str to ndarray, each (M, S, T), or None
-        What a run had cost after each evaluated round, where that is known: "bytes", up and down, and "seconds".
+    spent : ndarray, shape (M, S, T), or None
+        The bytes that all clients had sent and received after each evaluated round, where that is known.
     """
 
     metric: str
@@ -86,7 +86,7 @@ class Scores:
     curves: np.ndarray
     averaged: tuple[int, ...]
     missing: Mapping[str, str]
-    spent: Mapping[str, np.ndarray] | None = None
+    spent: np.ndarray | None = None
 
     @property
     def of_shares(self) -> bool:

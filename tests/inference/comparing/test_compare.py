@@ -754,7 +754,7 @@ def test_results_over_their_own_rounds_say_which():
 
 def test_what_federate_returned_is_drawn_over_bytes():
     result = trained([fs.FedAvg(), fs.Local()], digits, seeds=2)
-    spent = compare(result).scores.spent["bytes"]
+    spent = compare(result).scores.spent
     sent = result.traffic[result.traffic["method"] == "FedAvg"].groupby(["seed", "round"])[["bytes_up", "bytes_down"]]
     np.testing.assert_array_equal(spent[0], sent.sum().sum(axis=1).unstack("round").cumsum(axis=1))
     assert not spent[1, np.isfinite(spent[1])].any()
