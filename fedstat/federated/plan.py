@@ -212,7 +212,8 @@ def make_plan(
         rehearse_attendance(participation, replicates.values())
         config["attendance_code"] = digest(participation)
     samples = StackedSamples.stack([held.train for held in distinct.values()], floating(dtype), device)
-    made = {codes[name]: Equipment(task, one, samples, executor, chunk, dtype == TF32) for name, one in trained.items()}
+    what = (samples, executor, chunk, dtype == TF32, attack)
+    made = {codes[name]: Equipment(task, one, *what) for name, one in trained.items()}
     equipment = {label: made[code] for label, code in codes.items()}
     return Plan(methods, model, training, replicates, participation, equipment, config)
 

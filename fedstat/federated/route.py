@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.nn.modules.module import _has_any_global_hook
 
+from fedstat.federated.attacks import Attack
 from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.losses import LOSSES, LossName
 from fedstat.federated.client.network import Network, Params
@@ -41,6 +42,8 @@ class Equipment:
         Clients stacked at once.
     tf32 : bool
         Whether products may round to TF32.
+    attack : Attack, optional
+        What the runs are under.
     """
 
     task: LossName
@@ -49,6 +52,7 @@ class Equipment:
     executor: ExecutorName | Executor | RemoteExecutor = "auto"
     chunk: int | None = None
     tf32: bool = False
+    attack: Attack | None = None
 
     def route(self, method: Method, network: Network, start: Params) -> Route:
         """Decide how clients train by a method on a network from leaves such as `start`, each (J, ...)."""
@@ -56,7 +60,8 @@ class Equipment:
         executor = choose(self.executor, network, self.samples.sample, self.training.batch_size, self.chunk)
         held = sum(leaf[0].nbytes for leaf in start.values())
         learner = Learner(network, self.task, loss)
-        return Route(method, learner, self.training, self.samples, executor, own_steps(method), held, self.tf32)
+        own = own_steps(method)
+        return Route(method, learner, self.training, self.samples, executor, own, held, self.tf32, self.attack)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +85,8 @@ class Route:
         Bytes of the leaves of one client.
     tf32 : bool
         Whether products may round to TF32.
+    attack : Attack, optional
+        What the run is under.
     """
 
     method: Method
@@ -90,6 +97,7 @@ class Route:
     own: frozenset[str]
     held: int
     tf32: bool
+    attack: Attack | None = None
 
     @cached_property
     def barred(self) -> str:

@@ -1,5 +1,6 @@
 """Attackers as clients of a run: the papers' loops, who they are, whole runs by hand, and who is measured."""
 
+import re
 from dataclasses import dataclass, replace
 from math import erf, sqrt
 
@@ -256,6 +257,12 @@ def test_a_run_that_goes_on_is_the_one_that_never_stopped(name, tmp_path):
         run(fs.methods.FedPer(), 5, resume=done, **{**how, "attack": None})
     with pytest.raises(ValueError, match=r"attack\.what\.share = 0\.4 \(0\.2 here\)"):
         run(fs.methods.FedPer(), 5, resume=done, **{**how, "attack": replace(BUILT_IN[name], share=0.2)})
+
+
+def test_divergence_under_an_attack_names_it():
+    attack = SignFlip(0.4, scale=1e300)
+    with pytest.raises(FloatingPointError, match=rf"the attack {re.escape(repr(attack))} may drive them there"):
+        run(fs.FedAvg(), 4, model=MODEL, clients=vector_clients(), attack=attack)
 
 
 def test_a_run_without_an_attack_gets_none_later():

@@ -338,11 +338,12 @@ class _Crew:
         if finite.all():
             return
         which = int((~finite).nonzero()[0])
-        job, rate = self.jobs[which], self.rate(phase)
+        job, rate, attack = self.jobs[which], self.rate(phase), self.route.attack
         raise FloatingPointError(
             f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in "
             f"{self.work.when} under {type(self.route.method).__name__} at "
-            f"lr={rate[which].item() if isinstance(rate, Tensor) else rate}. Lower lr, or scale the inputs."
+            f"lr={rate[which].item() if isinstance(rate, Tensor) else rate}. Lower lr, or scale the inputs"
+            + (f"; the attack {attack!r} may drive them there: see fs.aggregators." if attack else ".")
         )
 
 
