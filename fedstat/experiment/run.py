@@ -337,6 +337,8 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     if predicted is not None:
         with atomic_file(out / NEW_CLIENTS) as path:
             predicted.to_parquet(path, index=False)
+    else:
+        (out / NEW_CLIENTS).unlink(missing_ok=True)  # those of fewer rounds
     return summary
 
 

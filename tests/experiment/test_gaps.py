@@ -126,7 +126,8 @@ def test_predictions_for_new_sites_are_assessed_by_name(tmp_path, new):
     assert "New clients, which took no part in training" in (tmp_path / "out.html").read_text()
     with pytest.raises(ValueError, match="new_clients is of folders of fedstat run"):
         fs.assess(pd.read_parquet(out / NEW_CLIENTS), new_clients=True)
-    (out / NEW_CLIENTS).unlink()
+    done = run(tmp_path, new, "--set", "rounds=3", "--set", both, "--resume")
+    assert done.exit_code == 0, done.output
     with pytest.raises(ValueError, match="keeps no predictions for new clients; ask for them before a run, by pred"):
         fs.assess(out, new_clients=True)
 
