@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import reprlib
 import warnings
@@ -141,8 +142,11 @@ def read_csv(
         row, column = np.argwhere(needed.isna().to_numpy())[0]
         name = needed.columns[column]
         impute = "" if name in (client, target) else ', or impute by prepare="standard"'
+        with open(path, newline="", encoding="utf-8") as file:
+            lines = csv.reader(file)  # fields in quotes may go over several lines
+            line = [lines.line_num for _ in lines][row] + 1
         raise ValueError(
-            f"{path}, line {row + 2}: no value in column {name!r} (a short line or a missing value). Complete or drop "
+            f"{path}, line {line}: no value in column {name!r} (a short line or a missing value). Complete or drop "
             f"such lines{impute}."
         )
     text = text_columns(x)

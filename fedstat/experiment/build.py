@@ -271,8 +271,10 @@ def _deal(spec: dealing.Dealing, dataset: Dataset, pool: bool, seed: int) -> Par
         raise ValueError(
             f"test samples come from an official test part here; {dataset.name} has none, or data.pool is true."
         )
-    if not dataset.classes and not isinstance(spec, dealing.Iid | dealing.Group):
-        raise ValueError(f'kind = "{spec.kind}" needs class labels, and the targets of {dataset.name} are numbers.')
+    by_class = f'kind = "{spec.kind}"' if not isinstance(spec, dealing.Iid | dealing.Group) else ""
+    by_class = 'test = "own classes"' if isinstance(spec, dealing.Tested) and spec.test == "own classes" else by_class
+    if by_class and not dataset.classes:
+        raise ValueError(f"{by_class} needs class labels, and the targets of {dataset.name} are numbers.")
     match spec:
         case dealing.Iid():
             part = fs.data.iid(len(held), spec.clients, seed=seed).within(held)

@@ -327,7 +327,7 @@ def _notes(
         said.append(f"It is not said how clients and seeds belong together; clients are taken as {taken}. See design=.")
     if same and d.shape[1] < len(scores.clients):
         left = len(scores.clients) - d.shape[1]
-        said.append(f"{left} of {len(scores.clients)} clients are left out: they were absent under some seed.")
+        said.append(f"{left} of {len(scores.clients)} clients are left out: they have no value under some seed.")
     if same and np.isnan(noise) and (design is None or design.data != "drawn"):
         said.append(
             "The noise of test samples that are the same under every seed is part of the sd between clients; how much "

@@ -213,7 +213,7 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source]) -> list[str]:
     )
     done += "".join(f" {_sentence(words)}." for words in attacked(config))
     silent = [label for label in methods if label not in set(traffic[traffic["bytes_up"] > 0]["method"])]
-    left = "Samples stayed with their clients. Parts of the models travelled to a server and back in every round"
+    left = "Samples stayed with their clients. Parts of the models travelled between clients and a server"
     left += f", but under {listed(silent)} nothing travelled" if silent else ""
     if (sources[0].experiment or {}).get("data", {}).get("prepare"):
         shared = (sources[0].experiment or {})["data"].get("fit_on", "pooled") == "pooled"

@@ -238,6 +238,7 @@ def test_one_text_among_hundreds_of_thousands_of_numbers_is_read(tmp_path, colum
         ("", "is empty"),
         ("client,a,y\n1,2,0\n1,2,0,9\n", "ragged.*line 3"),
         ("client,a,y\n1,2,0\n1,2\n", "line 3: no value in column 'y'"),
+        ('client,a,y\n"of two\nlines",2,0\n1,2\n', "line 4: no value in column 'y'"),
         ("client,a,y\n1,,0\n", "line 2: no value in column 'a'"),
         ("client,a,y\n1,2,0\n,2,0\n", "line 3: no value in column 'client'"),
         ("client,a,y\n1,2,0\n1,1e999,0\n", "x must be finite"),

@@ -119,6 +119,19 @@ def test_an_official_test_part(tmp_path, kind, test):
     agree(pooled, fs.data.from_indices(x, y, deal(y, OWNERS), test=0.25, seed=SEED, stratify=True))
 
 
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"kind": "group", "test": "own classes"}, 'test = "own classes"'),
+        ({"kind": "shards", "clients": 6, "classes_per_client": 2}, 'kind = "shards"'),
+    ],
+)
+def test_targets_that_are_numbers_have_no_classes_to_deal_by(tmp_path, said, named):
+    make(tmp_path, "numbers")
+    with pytest.raises(ValueError, match=f"{named} needs class labels, and the targets of tested.npz are numbers"):
+        from_toml(tmp_path, {"file": "tested.npz"}, said)
+
+
 def test_draws_from_both_parts_permuted_labels_and_a_common_test_set(tmp_path):
     x, y, official = make(tmp_path)
     drawn = fs.data.dirichlet_draws(y, official, 5, 0.5, train=12, held_out=6, seed=SEED)

@@ -206,7 +206,9 @@ def simultaneous(
     if design.crossed:
         found, kept = _crossed(table, chosen, design.test_to_train or 0.0)
         if left := (clients := table.shape[2]) - kept:
-            notes.append(f"Up to {left} of {clients} clients are left out of a pair: they were absent under some seed.")
+            notes.append(
+                f"Up to {left} of {clients} clients are left out of a pair: they have no value under some seed."
+            )
         if design.data == "resplit":
             notes.append(_ONE_CLIENT)
         if moderated is True:

@@ -168,7 +168,7 @@ def test_what_is_absent_is_left_out_for_both_methods_and_pairs_keep_their_seeds(
     apart[:, :2] = np.nan  # seeds that no method has do not matter
     np.testing.assert_allclose(compare(apart, to_first(3)).low, compare(apart[:, 2:], to_first(3)).low)
     crossed = simultaneous(values, to_first(3), design=CLIENTS)
-    assert "Up to 1 of 4 clients are left out of a pair: they were absent under some seed." in crossed.notes
+    assert "Up to 1 of 4 clients are left out of a pair: they have no value under some seed." in crossed.notes
     np.testing.assert_allclose(crossed.se[0], simultaneous(values[:, :, :3], [(1, 0)], design=CLIENTS).se[0])
 
 
