@@ -170,13 +170,13 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
         yield from _shares(pooled)
         return
     words = (
-        "Patients differ between seeds: n and events are those of one seed, on average, and the variance over runs "
-        "holds both parts, that of the patients and of training."
+        "Patients differ between seeds: n and events are those of one seed, on average, and runs differ by patients as "
+        "well as by training; the part of runs is what they differ by beyond their patients."
     )
     if predictions.again:
         words += (
-            " Seeds draw from the same patients, so that the variance of a mean over runs is corrected by the ratio of "
-            f"test to other patients, {predictions.again:.2g} (Nadeau and Bengio 2003)."
+            " Seeds draw from the same patients, so that both parts are corrected by the ratio of test to other "
+            f"patients, {predictions.again:.2g} (the runs' after Nadeau and Bengio 2003)."
         )
     yield words
 

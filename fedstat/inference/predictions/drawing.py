@@ -148,7 +148,9 @@ def _draw(
     made = np.zeros((draws + 1, *grids.shape))
     for i, block in enumerate(predictions.blocks):
         made += curves(_weights(block, draws, seed, i), block) / len(predictions.blocks)
-    low, high = np.nanquantile(made[1:], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    tested = predictions.again / (1 + predictions.again)
+    wider = np.sqrt(1 + (len(predictions.blocks) - 1) * tested)  # runs share patients, which are drawn for each here
+    low, high = made[0] + wider * (np.nanquantile(made[1:], [(1 - level) / 2, (1 + level) / 2], axis=0) - made[0])
     names = [plain(name) for name in shortened(predictions.methods, 24).values()]
     for i, (name, line) in enumerate(zip(names, LINES, strict=False)):
         ax.fill_between(grids[i], low[i], high[i], color="0.5", alpha=0.15, linewidth=0, zorder=0)

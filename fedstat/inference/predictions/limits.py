@@ -2,8 +2,9 @@
 
 The variance of a mean over runs has two named parts. "patients": how it varies with the patients, of the models trained
 here; their influences are averaged over the runs first. "runs": the variance over runs of what each run reaches, over
-their number. Intervals over both take the sum. Where every seed has patients of its own, the variance over runs holds
-both parts.
+their number. Intervals over both take the sum. Where every seed tests other patients, the variance over runs holds what
+these patients make as well, and "runs" is what it exceeds that by. Splits by class give each run as many patients of
+each class; what these numbers make shows in no run, but in the influences of the classes.
 """
 
 from __future__ import annotations
@@ -19,25 +20,14 @@ _HALVINGS = 60
 
 def over_patients(
     influence: np.ndarray, client: np.ndarray, label: np.ndarray, by_class: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the variance over patients, drawn anew within each client, with its degrees of freedom.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the variance over patients, drawn anew within each client, its degrees of freedom, and what classes make.
 
     Squares of deviations within strata are summed: within clients, with `by_class` within the classes of each. A
     patient alone in a stratum counts with the square of the influence itself. Degrees of freedom are Satterthwaite's
-    over the classes of clients, so that few events give few.
-
-    Parameters
-    ----------
-    influence : ndarray, shape (R, n)
-        Rows are methods or differences.
-    client, label : ndarray of int, shape (n,)
-        Each patient's client, and class.
-    by_class : bool
-        Whether the classes of a client are strata.
-
-    Returns
-    -------
-    variance, df : ndarray, shape (R,)
+    over the classes of clients, so that few events give few. The third part is that of the variance which comes of how
+    many patients of a client are of which class; none with `by_class`. `influence` is (R, n), rows methods or
+    differences; all that is returned (R,).
     """
     piece = client * (int(label.max()) + 1) + label
     order = np.argsort(piece, kind="stable")
@@ -48,7 +38,9 @@ def over_patients(
     squares = (a - mean[:, place]) ** 2 * np.where(count > 1, count / np.maximum(count - 1, 1), 1.0)[place]
     starts, size = np.unique(piece, return_index=True, return_counts=True)[1:]
     each = np.add.reduceat(squares, starts, axis=1).T
-    return each.sum(axis=0), satterthwaite(each, np.maximum(size - 1.0, 1.0)[:, None])
+    apart = size * (np.add.reduceat(a, starts, axis=1) / size - mean[:, place[starts]]) ** 2
+    between = np.zeros(len(a)) if by_class else np.where((count > 1)[place[starts]], apart, 0.0).sum(axis=1)
+    return each.sum(axis=0), satterthwaite(each, np.maximum(size - 1.0, 1.0)[:, None]), between
 
 
 def satterthwaite(variances: np.ndarray, df: np.ndarray) -> np.ndarray:
@@ -63,8 +55,8 @@ class Parts:
     """Estimates with the parts of their variance; all arrays of one shape, NaN where there is none.
 
     `patients` and `runs` are variances with degrees of freedom `patients_df` and `runs_df`, `both` and `both_df` those
-    of the interval over both; `both` is NaN with one run. `same` says whether all runs test the same patients, and
-    `fresh` what share of all tested patients count, since others are tested again.
+    of the interval over both; `both` is NaN with one run. `fresh` is what share of all tests count, since patients are
+    tested again.
     """
 
     estimate: np.ndarray
@@ -75,10 +67,11 @@ class Parts:
     both: np.ndarray
     both_df: np.ndarray
     fresh: np.ndarray
-    same: bool
 
 
-def parts(by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, same: bool, again: float) -> Parts:
+def parts(
+    by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, between: np.ndarray, same: bool, again: float
+) -> Parts:
     """Put the parts of variances together.
 
     Parameters
@@ -86,22 +79,29 @@ def parts(by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, same: bool,
     by_seed : ndarray, shape (..., S)
         What each run reaches; NaN where a run has no value.
     patients, df : ndarray, shape (...)
-        Variance over patients of the mean over runs, with degrees of freedom.
+        Variance over patients of the mean over runs, as if no patient were tested twice, with degrees of freedom.
+    between : ndarray, shape (...)
+        What of it splits by class keep from showing; 0 where runs are not split so.
     same : bool
         Whether all runs are tested on the same patients.
     again : float
         Where runs test on new draws from the same patients, the correction of Nadeau and Bengio (2003): test patients
-        over the others. The variance of a mean is ``(1 / S + again) s^2``.
+        over the others. The variance of a mean is ``(1 / S + again) s^2``. Of the patients, each run tests the share
+        ``f = again / (1 + again)``. Two runs share as many of theirs, which vary alike in both, so that the variance
+        over patients is ``1 - f + S f`` times what it were without; `between` is that of all patients.
     """
     estimate, spread, runs_df, n = moments(by_seed)
     known = np.maximum(n, 1)
     if same:
         runs, fresh = spread / known, np.ones_like(estimate)
-        both, both_df = patients + runs, satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df]))
     else:
-        both, both_df = spread * (1 / known + again), runs_df
-        runs, fresh = np.maximum(both - patients, 0.0), 1 / (1 + known * again)
-    return Parts(estimate, patients, df, runs, runs_df, both, both_df, fresh, same)
+        tested = again / (1 + again)
+        fresh = 1 / (1 - tested + known * tested)
+        patients = (patients - between) / fresh
+        runs = np.maximum(spread * (1 / known + again) - patients, 0.0)
+        patients = patients + between * known * tested
+    both, both_df = patients + runs, satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df]))
+    return Parts(estimate, patients, df, runs, runs_df, both, both_df, fresh)
 
 
 def value_limits(
@@ -123,18 +123,14 @@ def value_limits(
     with np.errstate(divide="ignore", invalid="ignore"):
         if score:
             assumed = _assumed(scale, value, n, events)
-            if over == "patients" or found.same:
-                # as the score intervals have it: no correction of a sum of squares for its mean, and no t
-                own = np.maximum(found.patients, assumed) if scale == "ranks" else found.patients * (n - 1) / n
-                own = np.where(own > 0, own, assumed)  # clients that are all right or all wrong still vary
-                variance, df = own, np.full_like(own, np.inf)
-                if over == "both":
-                    variance = own + found.runs
-                    df = satterthwaite(np.stack([own, found.runs]), np.stack([df, found.runs_df]))
-            # runs that are all alike say nothing of the spread: the score interval stands for it
-            alike = variance == 0
-            df = np.where(alike, np.inf, df)
-            widened = np.where(alike, 1.0, np.where(assumed > 0, variance / assumed, np.nan))
+            # as the score intervals have it: no correction of a sum of squares for its mean, and no t
+            own = np.maximum(found.patients, assumed) if scale == "ranks" else found.patients * (n - 1) / n
+            own = np.where(own > 0, own, assumed)  # clients that are all right or all wrong still vary
+            variance, df = own, np.full_like(own, np.inf)
+            if over == "both":
+                variance = own + found.runs
+                df = satterthwaite(np.stack([own, found.runs]), np.stack([df, found.runs_df]))
+            widened = np.where(variance == 0, 1.0, np.where(assumed > 0, variance / assumed, np.nan))
         q = stats.t.isf((1 - level) / 2, df)
         if score:
             ends = [_score(scale, value, q**2 * widened, n, events, end) for end in (0.0, 1.0)]

@@ -19,8 +19,8 @@ class Measured:
     ----------
     values : ndarray, shape (R, S)
         By run; NaN where the metric is undefined.
-    variance, df : ndarray, shape (R,)
-        Over patients, of the mean over the block's runs.
+    variance, df, between : ndarray, shape (R,)
+        Over patients, of the mean over the block's runs; with what comes of how many are of which class.
     n, events, counted : float
         Patients; those of the second class or with the event, NaN where there are none by nature; and those over whom a
         proportion is taken.
@@ -31,6 +31,7 @@ class Measured:
     values: np.ndarray
     variance: np.ndarray
     df: np.ndarray
+    between: np.ndarray
     n: float
     events: float
     counted: float
@@ -62,14 +63,15 @@ def measure(
         value, influence = metric.of(y, p.reshape(-1, *p.shape[2:]), cut)
         value, influence = value.reshape(p.shape[:2]), influence.reshape(*p.shape[:2], len(y))
         if np.isfinite(value).all():
-            variance, df = over_patients(rows @ influence.mean(axis=1), block.client[patients], label, metric.by_class)
-            return Measured(rows @ value, variance, df, len(y), events, counted, "")
+            of_mean = rows @ influence.mean(axis=1)
+            parts = over_patients(of_mean, block.client[patients], label, metric.by_class)
+            return Measured(rows @ value, *parts, len(y), events, counted, "")
         method = predictions.methods[int(np.argwhere(~np.isfinite(value))[0, 0])]
         reason = {
             "times": "no two patients can be ordered by their times",
             "numbers": "all outcomes are equal",
         }.get(predictions.kind, f"probabilities of {method} are all equal, some 0 or 1, or separate the outcomes")
-    return Measured(np.tile(blank[:, None], p.shape[1]), blank, blank, len(y), events, counted, reason)
+    return Measured(np.tile(blank[:, None], p.shape[1]), blank, blank, blank, len(y), events, counted, reason)
 
 
 def _too_few(predictions: Predictions, label: np.ndarray, least: int) -> str:

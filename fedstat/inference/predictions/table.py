@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -80,6 +81,18 @@ class Predictions:
     classes: tuple[str, ...]
     blocks: tuple[Block, ...]
     again: float = 0.0
+
+    @cached_property
+    def by_class(self) -> bool:
+        """Whether every seed tests other patients, at each client as many of each class."""
+        if self.kind == "numbers" or not self.again:
+            return False
+        labels = [one.outcome if one.outcome.ndim == 1 else one.outcome[:, 1].astype(int) for one in self.blocks]
+        shape = len(self.clients), max(int(label.max()) for label in labels) + 1
+        counts = np.zeros((len(labels), *shape))
+        for count, one, label in zip(counts, self.blocks, labels, strict=True):
+            np.add.at(count, (one.client, label), 1)
+        return bool((np.ptp(counts, axis=0) <= 1).all())
 
 
 def is_predictions(names: Sequence[str]) -> bool:

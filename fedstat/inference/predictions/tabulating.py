@@ -19,7 +19,7 @@ from fedstat.inference.reading.scores import better
 #: What a pooled row averages.
 PATIENTS, CLIENTS = "all patients", "mean over clients"
 _OVER = ("patients", "runs", "both")
-_ARRAYS = tuple(field.name for field in fields(Parts) if field.name != "same")
+_ARRAYS = tuple(field.name for field in fields(Parts))
 
 
 def tabulate(
@@ -35,11 +35,9 @@ def tabulate(
         for of, patients in zip(own, block.by_client(count), strict=True):
             of.append(measure(predictions, block, patients, name, cut, rows))
     targets = [*([of] for of in own), [whole], own]
-    made = [_summed(cells, len(blocks) == 1, predictions.again) for cells in targets]
+    made = [_summed(cells, predictions) for cells in targets]
     # (T, R): clients, all patients, mean over clients
-    found = Parts(
-        **{name: np.stack([getattr(one, name) for one, _ in made]) for name in _ARRAYS}, same=len(blocks) == 1
-    )
+    found = Parts(**{name: np.stack([getattr(one, name) for one, _ in made]) for name in _ARRAYS})
     facts = pd.DataFrame([fact for _, fact in made])
     facts.loc[count, "clients"] = count
     facts.insert(0, "client", [*predictions.clients, None, None])
@@ -67,13 +65,10 @@ def _columns(found: Parts, columns: slice) -> Parts:
     return replace(found, **{name: getattr(found, name)[:, columns] for name in _ARRAYS})
 
 
-def _summed(cells: Sequence[Sequence[Measured]], same: bool, again: float) -> tuple[Parts, dict[str, Any]]:
+def _summed(cells: Sequence[Sequence[Measured]], predictions: Predictions) -> tuple[Parts, dict[str, Any]]:
     """Average over clients, equally, and over runs; the variance over patients is that of the same average.
 
-    Parameters
-    ----------
-    cells : sequence of sequence of Measured
-        By client and by block.
+    `cells` are by client and by block.
     """
     flat = [one for of in cells for one in of]
     values = np.stack([np.concatenate([one.values for one in of], axis=1) for of in cells])
@@ -83,8 +78,8 @@ def _summed(cells: Sequence[Sequence[Measured]], same: bool, again: float) -> tu
     by_seed = np.where(counts > 0, np.where(there, values, 0.0).sum(axis=0) / np.maximum(counts, 1), np.nan)
     beside = defined.sum(axis=0)
     weight = np.where(defined, 1 / np.maximum(beside * (beside > 0).sum(), 1), 0.0).ravel()[:, None]
-    variance, df = np.array([one.variance for one in flat]), np.array([one.df for one in flat])
-    variance = np.where(weight > 0, weight**2 * np.nan_to_num(variance), 0.0)
+    variance, df, between = (np.array([getattr(one, of) for one in flat]) for of in ("variance", "df", "between"))
+    variance, between = (np.where(weight > 0, weight**2 * np.nan_to_num(of), 0.0) for of in (variance, between))
     known = defined.any()
     total = variance.sum(axis=0) if known else np.full(variance.shape[1], np.nan)
     freedom = satterthwaite(variance, np.where(weight > 0, df, np.inf)) if known else total
@@ -99,7 +94,8 @@ def _summed(cells: Sequence[Sequence[Measured]], same: bool, again: float) -> tu
         "clients": int(defined.any(axis=1).sum()),
         "undefined": "" if known else largest.undefined,
     }
-    return parts(by_seed, total, freedom, same, again), fact
+    hidden = between.sum(axis=0) * predictions.by_class
+    return parts(by_seed, total, freedom, hidden, len(predictions.blocks) == 1, predictions.again), fact
 
 
 def _sources(found: Parts, limits_over: dict[str, Any], facts: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -147,15 +143,14 @@ def _differences(
 
     `size`, shape (T, 1), is that of the values whose differences these are; `most` is the largest that there can be.
     """
-    n = facts["counted"].to_numpy(float)[:, None]
+    n = facts["counted"].to_numpy(float)[:, None] * found.fresh
     centre = found.estimate
     if METRICS[name].scale == "proportion":
         # Bonett and Price: as if there were two more patients, one for each side
         single = (facts["over"] != CLIENTS).to_numpy()[:, None]
         centre = np.where(single, centre * n / (n + 2), centre)
         more = np.where(single & ~alike, 2 / (n + 2) ** 2, 0.0)
-        both = found.both + more if found.same else found.both
-        found = replace(found, patients=found.patients + more, both=both)
+        found = replace(found, patients=found.patients + more, both=found.both + more)
     made: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     family = facts["over"].to_numpy()
     for over in _OVER if several else _OVER[:1]:
