@@ -6,13 +6,7 @@ from fedstat import _checks
 
 
 def check_level(level: float) -> float:
-    """Return a confidence level in (0, 1) as a float.
-
-    Raises
-    ------
-    ValueError
-        For anything else; for per cent such as 95 it says what to write.
-    """
+    """Return a confidence level in (0, 1) as a float; the error on per cent such as 95 says what to write."""
     try:
         return _checks.number("level", level, "(0, 1)")
     except ValueError as error:

@@ -350,18 +350,8 @@ def mean_squares_interval(
 ) -> tuple[float, float, float]:
     """Return a weighted sum of the expectations of independent mean squares, with modified large-sample limits.
 
-    Parameters
-    ----------
-    weights, squares, df : array, shape (q,)
-        Weights of either sign, mean squares, and their degrees of freedom.
-    level : float
-        Confidence level.
-
-    Returns
-    -------
-    tuple of float
-        The estimate, which may be negative, and its limits (Ting and others 1990; for one mean square the exact
-        chi-square limits).
+    Weights may have either sign, and the estimate may be negative. The limits are those of Ting and others (1990); for
+    one mean square they are the exact chi-square limits.
     """
     plus, minus = weights > 0, weights < 0
     parts = np.abs(weights) * squares

@@ -58,36 +58,12 @@ def report_runs(
     day: date | None = None,
     **how: Any,
 ) -> Comparison:
-    """Compare runs and write a report of them, as a PDF or a web page.
+    """Compare runs and write a report of them, as a PDF or a web page; return the comparison that it prints.
 
-    Parameters
-    ----------
-    runs : sequence of path
-        Folders of ``fedstat run`` or of ``Result.save``, or files that `fedstat.compare` takes. Of these the report
-        has fewer sections, and says which.
-    out : path
-        Ends in ``.pdf`` or ``.html``. The same runs and arguments give the same bytes.
-    columns : mapping, optional
-        From the columns of tables to fedstat's, as in `fedstat.read_results`.
-    plan : path, optional
-        An analysis plan to hold the result against.
-    title : str, optional
-        By default it names the methods.
-    day : date, optional
-        The day that the report bears, by default today.
-    **how
-        Other arguments of `fedstat.compare`: metric, control, margin, estimand, last, split, level, simultaneous,
-        across.
-
-    Returns
-    -------
-    Comparison
-        What the report prints.
-
-    Raises
-    ------
-    ValueError
-        If a run cannot be read or they cannot be compared, or `out` cannot be written.
+    Runs are folders of ``fedstat run`` or of ``Result.save``, or files that `fedstat.compare` takes; of files the
+    report has fewer sections, and says which. `out` ends in ``.pdf`` or ``.html``. The same runs and arguments give the
+    same bytes; `day`, which the report bears, is by default today. `columns` is as in `fedstat.read_results`, `plan` a
+    file to hold the result against, and `how` are other arguments of `fedstat.compare`.
     """
     target = Path(out)
     _check_target(target)

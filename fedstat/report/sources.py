@@ -19,26 +19,13 @@ from fedstat.inference.reading.read import read_results
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One of the places.
+    """One of the places that a report is made from, by the name that it was given.
 
-    Attributes
-    ----------
-    name : str
-        The place, as it was named.
-    config, experiment, environment : mapping or None
-        Of a fedstat run: its configuration; that of ``fedstat run``; versions and machine.
-    text : str
-        The file ``experiment.toml`` as it stands; empty without one.
-    clients, traffic : DataFrame or None
-        Samples of each client by split; bytes of each participant in each round.
-    picture : tuple of int and Path, or None
-        A seed, and the picture of who holds what under it.
-    tuned : str
-        How parameters were chosen before the run; empty if that is not known.
-    gaps : tuple of str
-        What the table of samples lacks, and how it was filled.
-    predicts : bool
-        Whether it is a run that keeps predictions.
+    A fedstat run has its `config`; ``fedstat run`` leaves `experiment` and, as it stands, `text` of
+    ``experiment.toml``; the environment is versions and machine. `clients` are samples by split, `traffic` is bytes of
+    each participant in each round, and the picture shows who holds what under its seed. `tuned` says how parameters
+    were chosen before the run, "" if that is not known; `gaps` what the table of samples lacks, and how it was filled;
+    `predicts` that predictions are kept.
     """
 
     name: str
@@ -57,10 +44,7 @@ class Source:
 def read_source(path: Path, columns: Mapping[str, str | None] | None = None) -> Source:
     """Read what a place tells beside the values that are compared; `columns` as in `fedstat.read_results`.
 
-    Raises
-    ------
-    ValueError
-        If nothing can be read there, or a file of a run is missing or not the one that was written.
+    A file of a run that is missing, or not the one that was written, is refused.
     """
     if runs.run_folder(path) is None:
         read_results(path, columns=columns)  # refuses what is no table either

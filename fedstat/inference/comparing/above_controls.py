@@ -21,35 +21,13 @@ def tabulate_above(
     level: float,
     settings: dict[str, Any],
 ) -> pd.DataFrame:
-    """Ask of each method whether it is better than all controls.
+    """Ask of each method whether it is better than all controls, with a row for each as in `Comparison.above`.
 
-    It is if it is better than each: the p-value of all is the largest of the one-sided ones, whatever their
-    correlation, and is adjusted (Holm) for the number of methods, but not for the number of controls. The level is kept
-    where a method equals one control and is far above the others, the least favourable case; elsewhere the test errs
-    less.
-
-    Parameters
-    ----------
-    scores : Scores
-        What is compared.
-    pairs : sequence of (int, int)
-        Each method with each control.
-    differences : DataFrame
-        What was found of these pairs, in their order.
-    level : float
-        1 minus the chance that any method is wrongly said to be better.
-    settings : dict
-        Arguments of `fedstat.inference.simultaneous`: design, moderated, and the rule, which tells whether p-values are
-        adjusted.
-
-    Returns
-    -------
-    DataFrame
-        A row for each method, as `Comparison.above` describes it.
-
-    References
-    ----------
-    Berger (1982), Multiparameter hypothesis testing and acceptance sampling, Technometrics 24.
+    It is if it is better than each: the p-value of all is the largest of the one-sided ones, whatever their correlation
+    (Berger 1982, Technometrics 24), and is adjusted (Holm) for the number of methods, but not for the number of
+    controls, and not at all with the rule "none". The level is kept where a method equals one control and is far above
+    the others, the least favourable case; elsewhere the test errs less. `differences` are in the order of `pairs`, and
+    `settings` are arguments of `fedstat.inference.simultaneous`: design, moderated and rule.
     """
     sign = better(scores.metric) or 1
     methods = list(dict.fromkeys(i for i, _ in pairs))

@@ -14,16 +14,10 @@ ROUNDS = 8
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Means over seeds, with simultaneous limits at some rounds.
+    """Mean curves over seeds, with simultaneous limits ``curves[:, places] ± half`` at some rounds.
 
-    Attributes
-    ----------
-    curves : ndarray, shape (M, T)
-        Mean over seeds after each evaluated round; NaN where a value is missing, or a run has ended.
-    places : ndarray of int, shape (B,)
-        The positions, on the axis of rounds, at which limits are taken.
-    half : ndarray, shape (M, B)
-        Half-widths: the limits are ``curves[:, places] ± half``. NaN for methods with one seed.
+    The curves have the shape (methods, rounds), NaN where a value is missing or a run has ended. `places` are positions
+    on the axis of rounds. The half-widths have the shape (methods, places), NaN for methods with one seed.
     """
 
     curves: np.ndarray
@@ -36,20 +30,13 @@ def simultaneous_band(scores: Scores, level: float = 0.95) -> Band:
 
     They are Bonferroni's t limits at no more than 8 evaluated rounds, evenly spaced from the first to the last, of each
     method. For normal runs they hold at least at `level`, whatever the correlation of rounds and methods and whatever
-    their variances, with two seeds as with many. Between these rounds nothing is claimed.
+    their variances, with two seeds as with many. Between these rounds nothing is claimed. A method has no mean in a
+    round where one of its runs lacks a value.
 
-    A maximal t over all rounds, with the correlation of rounds estimated from the seeds, is narrower and does not
-    hold its level with few seeds: with n seeds an estimated correlation has rank n - 1, and the rounds look more alike
-    than they are. For 40 rounds with autocorrelation 0.95 and unequal variances (400 repeats) it covered 54% with 2
-    methods and 3 seeds and 56% with 10 methods and 5 seeds; these limits covered 94 to 97%.
-
-    Parameters
-    ----------
-    scores : Scores
-        With curves. A seed that a method has no run of counts for nothing. If a value of a run is missing, then its
-        method has no mean in that round.
-    level : float
-        In (0, 1).
+    A maximal t over all rounds, with their correlation estimated from n seeds, is narrower and does not hold its level:
+    the estimate has rank n - 1, and the rounds look more alike than they are. For 40 rounds with autocorrelation 0.95
+    and unequal variances (400 repeats) it covered 54% with 2 methods and 3 seeds and 56% with 10 methods and 5 seeds;
+    these limits covered 94 to 97%.
     """
     from scipy import stats
 

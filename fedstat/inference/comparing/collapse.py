@@ -18,7 +18,7 @@ _NAMED = 6
 def collapsed(scores: Scores, majority: Scores | None = None) -> np.ndarray | None:
     """Tell which runs collapsed; None where the metric has no known direction, or there is one seed.
 
-    A run has collapsed if both of this is true of its mean over clients.
+    A run has collapsed if both of these hold for its mean over clients.
 
     - It lies apart: it is worse than its method's median run by more than ten times the usual distance of runs from
       their method's median run. The usual distance is a median over the other runs of the method or over those of all
@@ -28,12 +28,8 @@ def collapsed(scores: Scores, majority: Scores | None = None) -> np.ndarray | No
       little use too, if that of the median run is.
 
     Of an even number of runs the median run is the better one in the middle. If half of a method's runs or more
-    collapse, it is the collapse that is typical, and not found.
-
-    Returns
-    -------
-    ndarray of bool, shape (M, S), or None
-        False too where a method has no run, or a value of it is missing.
+    collapse, it is the collapse that is typical, and not found. The answer, of shape (methods, seeds), is False too
+    where a method has no run or lacks a value.
     """
     direction = better(scores.metric)
     if not direction or len(scores.seeds) < 2:

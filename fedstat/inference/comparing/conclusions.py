@@ -31,24 +31,12 @@ def conclude(
     """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
 
     Pairs whose runs lie far apart are told of by themselves: no t interval is safe there, so that nothing is called
-    better or equivalent without saying so.
+    better or equivalent without saying so. The tables are those of `Comparison`; without `above` and `control` all
+    pairs are compared.
 
     Runs that are absent, of seeds under which other methods have one, are counted, and the differences told that would
     hold had these runs failed. A run that failed is worth the worst value: zero where more is better, which is then a
     share, and the largest value that any run reached where less is better, since losses have no worst one.
-
-    Parameters
-    ----------
-    scores : Scores
-        What was compared.
-    differences : DataFrame
-        A row for each pair, with the columns of `Comparison.differences`.
-    control : str or None
-        What the others are compared with; None if all pairs are compared.
-    margin : float or None
-        Differences that `outcome` counts as none, and that seeds are needed for.
-    above : DataFrame, optional
-        With several controls, which methods are better than all of them, as `Comparison.above` has it.
     """
     gaps = (*_absent(scores, differences), *_without(scores, control))
     if not len(differences):

@@ -36,11 +36,6 @@ def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
     Filled discs are different, squares equivalent, open discs undecided, crosses have no spread over seeds and no
     interval, and open triangles are not judged, since a method is still learning. The margin of equivalence is a grey
     band. Of more than 45 differences the 45 largest are drawn.
-
-    Raises
-    ------
-    ValueError
-        If there are no differences, as with one method or one seed.
     """
     table = comparison.differences
     table = table[np.isfinite(table["difference"])] if len(table) else table
@@ -79,24 +74,10 @@ def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
 def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
     """Draw the mean over seeds after each evaluated round, with bands that hold for all methods together.
 
-    The band is `fedstat.inference.comparing.bands.simultaneous_band`: Bonferroni's t limits at the marked rounds, at
-    most 8, and all methods; between marks its width is interpolated. With one seed there is no band. Where a band is
-    wider than the picture it runs out of it. Of more than six methods the best five and the control have lines and
-    bands of their own, and the others are grey.
-
-    Parameters
-    ----------
-    comparison : Compared
-        With curves.
-    ax : Axes, optional
-        By default of a new figure.
-    axis : {"rounds", "bytes"}
-        Bytes are means over seeds of what a run had sent and received by then.
-
-    Raises
-    ------
-    ValueError
-        If there are no rounds, or bytes are not known.
+    The band is that of `simultaneous_band`, at the marked rounds; between marks its width is interpolated. With one
+    seed there is no band. Where a band is wider than the picture it runs out of it. Of more than six methods the best
+    five and the control have lines and bands of their own, and the others are grey. On the axis "bytes" (else "rounds")
+    stand means over seeds of what a run had sent and received by then.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -156,29 +137,13 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
 def clients(
     comparison: Compared, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
 ) -> Axes:
-    """Draw what each client gains by a method against another one, sorted.
+    """Draw what each client gains by a method (by default the best) against another (by default the control), sorted.
 
     Gains are mean differences over seeds; where clients are drawn anew for each seed (their samples differ), each
     client of each seed has a bar of its own. Bars of those that gain are dark, of those that lose hatched. For
     accuracies the band between two lines is where 95% of the bars at each place would lie if no client gained or lost:
     what the noise of the test samples alone may give, at most, since it is counted as independent between the methods
     and, where all seeds test on the same samples, as the same under all seeds.
-
-    Parameters
-    ----------
-    comparison : Compared
-        With a value for each client.
-    ax : Axes, optional
-        By default of a new figure.
-    method : str, optional
-        By default the method with the best mean.
-    against : str, optional
-        By default the control.
-
-    Raises
-    ------
-    ValueError
-        If a method is not known, there is no control to be taken, or the methods have no client in common.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -221,16 +186,11 @@ def clients(
 
 
 def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray, np.ndarray | None, bool]:
-    """Return each client's difference, the standard deviation that test noise alone may give it, and whose they are.
+    """Return clients' mean differences, the sd that test noise alone may give each, and whether clients are drawn anew.
 
-    Returns
-    -------
-    gains : ndarray, shape (N,)
-        Mean over the seeds in which both methods have the client; each seed for itself where clients are drawn anew.
-    noise : ndarray, shape (N,), or None
-        For accuracies with known samples: the square root of ``2 p (1 - p) / n``, with p the mean of both accuracies.
-    new : bool
-        Whether clients are drawn anew for each seed.
+    The mean is over the seeds in which both methods have the client; where clients are drawn anew for each seed, each
+    client of each seed stands for itself. For accuracies with known samples the noise of a difference is the square
+    root of ``2 p (1 - p) / n``, with p the mean of both accuracies; else it is None.
     """
     a, b = pair_values(scores, method, against)
     there = ~np.isnan(a)
@@ -279,16 +239,7 @@ def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
 def draw_ranks(ranks: settings.Ranks, ax: Axes | None = None) -> Axes:
     """Draw mean ranks on a line, the best at the left, with a bar over each group that cannot be told apart.
 
-    Parameters
-    ----------
-    ranks : Ranks
-        Of two methods or more.
-    ax : Axes, optional
-        By default of a new figure.
-
-    References
-    ----------
-    J. Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006.
+    Demsar (JMLR 2006) draws them so. It takes two methods or more.
     """
     names, at = ranks.methods, ranks.mean_ranks
     short, m = shortened(names, 22), len(names)

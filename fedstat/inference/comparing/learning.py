@@ -18,30 +18,16 @@ LAST = 0.2
 
 
 def still_learning(scores: Scores, share: Scores | None, level: float, aim: float | None) -> dict[str, str]:
-    """Return why methods are not trained enough to be judged; those that are, are left out.
+    """Return by label why methods are not trained enough to be judged; those that are, are left out.
 
-    A method is still learning if one of this holds.
+    A method is still learning if one of these holds.
 
     - Its metric still improves: over the last fifth of the rounds it gains more than `aim`, and its gain is shown, by a
       t interval over seeds, all methods together at `level`. The gain is the least-squares slope of the mean over
       clients, times the length of that fifth. This is asked of methods with two evaluated rounds or more in it, and
-      two seeds or more.
-    - Its accuracy is one of clients' own models, and in mean not above the share of each client's most frequent class,
-      where that is known.
-
-    Parameters
-    ----------
-    scores, share : Scores
-        What is compared, and beside accuracies the share of each client's most frequent class.
-    level : float
-        Confidence level.
-    aim : float or None
-        The largest gain that counts as none; None if there is none.
-
-    Returns
-    -------
-    dict of str to str
-        By method, such as "accuracy still rises: by 3.1 points [2.0, 4.2] over the last fifth of the rounds".
+      two seeds or more, if there is an aim.
+    - Its accuracy is one of clients' own models, and in mean not above the share of each client's most frequent class
+      (`share`), where that is known.
     """
     gains = late_gain(scores.curves, scores.rounds)
     each = 1 - (1 - level) / len(scores.methods)
@@ -73,19 +59,10 @@ def rising(gain: ArrayLike, level: float, aim: float) -> tuple[float, float, flo
 
 
 def late_gain(curves: np.ndarray, rounds: np.ndarray) -> np.ndarray:
-    """Return the change over the last fifth of the rounds by a least-squares line, for each curve.
+    """Return the change over the last fifth of the rounds by a least-squares line, for each curve (..., rounds).
 
-    Parameters
-    ----------
-    curves : ndarray, shape (..., T)
-        Means over clients after each evaluated round.
-    rounds : ndarray of int, shape (T,)
-        Evaluated rounds; 0 is the state before training.
-
-    Returns
-    -------
-    ndarray, shape (...)
-        NaN where a value is missing, or where fewer than two rounds were evaluated.
+    `rounds` are those evaluated; 0 is the state before training. The change is NaN where a value is missing, or where
+    fewer than two rounds were evaluated in that fifth.
     """
     length = LAST * max(rounds, default=0)
     late = (rounds > rounds[-1:] - length).nonzero()[0] if len(rounds) else np.array([], int)

@@ -17,15 +17,9 @@ _REMEDY = (
 def beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]:
     """Return sentences that name the methods below the majority share and those not shown to be above it.
 
-    The accuracy minus the share has an interval over seeds, all methods together at `level`. A method is below if the
-    interval is, and not shown to be above if it holds 0; under a single seed the difference alone counts.
-
-    Parameters
-    ----------
-    accuracy, share : Scores
-        Values of the same methods, seeds and clients.
-    level : float
-        Confidence level.
+    The accuracy minus the share, both of the same methods, seeds and clients, has an interval over seeds, all methods
+    together at `level`. A method is below if the interval is, and not shown to be above if it holds 0; under a single
+    seed the difference alone counts.
     """
     below, unshown = [], []
     each = 1 - (1 - level) / len(accuracy.methods)

@@ -262,8 +262,7 @@ def csv(comparison: Compared, path: str | Path | None = None) -> str:
     """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
 
     The column ``table`` tells the rows of the summary, the differences and, with several controls, what is above all of
-    them. Numbers are not rounded, and
-    shares are not in percent. With a path the table is also written there.
+    them. Numbers are not rounded, and shares are not in percent. With a path the table is also written there.
     """
     frames = []
     tables = {"summary": comparison.summary, "differences": comparison.differences, "above": comparison.above}

@@ -21,18 +21,8 @@ _MOST_DECIMALS = 12
 class Table:
     """A table whose numbers are words already.
 
-    Attributes
-    ----------
-    title : str
-        What the rows are, with the level of the intervals.
-    header : tuple of str
-        Names of the columns, with units.
-    rows : tuple of tuple of str
-        Cells, as many in each row as there are names.
-    words : frozenset of str
-        The columns that hold words, and stand at the left of their cells.
-    least : tuple of str
-        Columns that may be left out where there is no room, the least important first.
+    The title says what the rows are, with the level of the intervals; names in the header have units. The columns in
+    `words` are aligned to the left; those in `least` may be left out for want of room, the least important first.
     """
 
     title: str
@@ -78,14 +68,8 @@ def summary_table(comparison: Compared, *, label: int | None = None) -> Table:
 def differences_table(comparison: Compared, most: int | None = None, *, label: int | None = None) -> Table:
     """Return a row for each pair, in the order of the comparison.
 
-    Parameters
-    ----------
-    comparison : Compared
-        What to show.
-    most : int, optional
-        Of more rows only so many are shown, those of the largest differences.
-    label : int, optional
-        Characters that the names of a row may take; longer ones are shortened.
+    Of more than `most` pairs only those of the largest differences are shown. Names longer than `label` characters are
+    shortened.
     """
     found, scale = comparison.differences, _Scale(comparison)
     total = len(found)

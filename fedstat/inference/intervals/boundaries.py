@@ -12,14 +12,10 @@ _FAR = 8.0
 
 
 def crossing(height: float, sizes: tuple[int, ...]) -> float:
-    """Return the probability that sums of normal values without a mean ever lie beyond a boundary.
+    """Return the probability that sums of normal values with mean zero ever lie beyond a boundary on either side.
 
-    Parameters
-    ----------
-    height : float
-        The boundary of both sides, in standard deviations of the last sum; the same at all looks.
-    sizes : tuple of int
-        Numbers of values at the looks, rising.
+    The boundary is the same at all looks, `height` standard deviations of the last sum; `sizes` are the rising numbers
+    of values at the looks.
     """
     from scipy import stats
 

@@ -99,15 +99,8 @@ def overlap_ratio(test: float, train: float, common: float = 1.0) -> float:
     """Return the ratio that corrects for the samples which two seeds have in common; zero if they have none.
 
     Results of two splits of the same samples are taken to correlate by the test samples' share of both parts (Nadeau
-    and Bengio 2003). Where seeds draw from the same samples and have but a part of them in common, they correlate by
-    that part of it. With validation samples beside, these count as neither.
-
-    Parameters
-    ----------
-    test, train : float
-        Samples of one seed.
-    common : float
-        The share of its samples that another seed has as well.
+    and Bengio 2003). Where seeds draw from the same samples and have but a part of them in common (`common`), they
+    correlate by that part of it. With validation samples beside, these count as neither.
     """
     correlation = common * test / (test + train)
     return correlation / (1 - correlation)

@@ -249,18 +249,11 @@ def contrasts(
     test_to_train: float = 0.0,
     prior: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Contrasts:
-    """Return what t intervals need of differences over seeds.
+    """Return what t intervals need of differences over seeds, of shape (..., pairs, seeds), NaN where there is none.
 
-    Parameters
-    ----------
-    differences : ndarray, shape (..., P, S)
-        One value per pair and seed, NaN where there is none.
-    scale : ndarray, shape (..., P)
-        Size of the values that were subtracted, by which rounding is told from spread.
-    test_to_train : float
-        The correction of the resampled t: the variance of the mean is ``(1 / n + test_to_train) s^2``.
-    prior : (ndarray, ndarray), each of shape (..., P), optional
-        Variances that the samples' are moved towards, and the degrees of freedom that this is worth.
+    `scale` is the size of the values that were subtracted, by which rounding is told from spread. The variance of a
+    mean is that of the corrected resampled t, ``(1 / n + test_to_train) s^2``. `prior` holds the variances that the
+    samples' are moved towards, and the degrees of freedom that this is worth.
     """
     mean, variance, df, n = moments(differences)
     sd = np.sqrt(variance)

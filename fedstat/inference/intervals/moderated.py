@@ -55,15 +55,10 @@ def trigamma_inverse(x: ArrayLike) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class MethodVariances:
-    """Moderated variances of methods' errors, for contrasts of two of them.
+    """Moderated variances of methods' errors, for contrasts of two of them; arrays of shape (..., methods).
 
-    Attributes
-    ----------
-    variances : ndarray, shape (..., M)
-        Each method's variance over seeds after the seeds' common part is removed, moderated.
-    prior_df : ndarray, shape (..., M)
-        Degrees of freedom of the prior, at most those of the data: the prior never weighs more than the data. 0 for a
-        method that is too noisy to come from it.
+    They are variances over seeds after the seeds' common part is removed. `prior_df` is at most the degrees of freedom
+    of the data, so that the prior never weighs more, and 0 for a method that is too noisy to come from the prior.
     """
 
     variances: np.ndarray
@@ -80,20 +75,16 @@ class MethodVariances:
 def method_variances(runs: np.ndarray) -> MethodVariances:
     """Moderate the variances of methods' errors over seeds.
 
-    What is moderated are the variances of what is left of each method's errors when the seeds' common part is removed;
-    these are nearly independent of each other, and the variances of contrasts with one control are not. The limit on
-    prior_df is there because errors of methods may be correlated, and a control is not a draw from the prior.
+    Runs have the shape (..., methods, seeds), none missing, and each method has positive residual variance. What is
+    moderated are the variances of what is left of each method's errors when the seeds' common part is removed; these
+    are nearly independent of each other, and the variances of contrasts with one control are not. The limit on prior_df
+    is there because errors of methods may be correlated, and a control is not a draw from the prior.
 
     A noisy method shall not touch the others. So the common part of a seed is a mean over methods that counts each by
-    its precision. With weights w that sum to one, the rest of a method with variance v has the variance
-    ``(1 - 2 w) v + sum w^2 v`` on average, which is solved for v; variances and weights are found in turns, at the
-    price of variances that are a little small. And a method whose variance is an outlier (beyond the F quantile of
-    0.01 / M by the prior of all others) is left out of the prior.
-
-    Parameters
-    ----------
-    runs : ndarray, shape (..., M, S)
-        One value per method and seed, none missing, with positive residual variance for every method.
+    its precision. With weights w that sum to one, the rest of a method with variance v has the variance ``(1 - 2 w) v +
+    sum w^2 v`` on average, which is solved for v; variances and weights are found in turns, at the price of variances
+    that are a little small. And a method whose variance is an outlier (beyond the F quantile of 0.01 / M by the prior
+    of all others) is left out of the prior.
     """
     methods, seeds = runs.shape[-2:]
     errors = runs - runs.mean(axis=-1, keepdims=True)

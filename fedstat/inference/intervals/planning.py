@@ -209,14 +209,7 @@ def t_power(shift: float, critical: float, df: float, sides: Literal[1, 2] = 2) 
 def detectable_shift(critical: float, df: float, power: float, sides: Literal[1, 2] = 2) -> float:
     """Return the difference that a t test finds with a power, in standard errors; 0 if it finds none at all so often.
 
-    Parameters
-    ----------
-    critical, df : float
-        The test rejects where ``|t|`` exceeds `critical`, with so many degrees of freedom.
-    power : float
-        In (0, 1).
-    sides : {1, 2}
-        1 for a test that rejects where t exceeds `critical`.
+    The test rejects where ``|t|`` or, with one side, t exceeds `critical`.
     """
     from scipy import optimize
 

@@ -72,23 +72,16 @@ class Parts:
 def parts(
     by_seed: np.ndarray, patients: np.ndarray, df: np.ndarray, between: np.ndarray, same: bool, again: float
 ) -> Parts:
-    """Put the parts of variances together.
+    """Put the variances over patients and over runs together.
 
-    Parameters
-    ----------
-    by_seed : ndarray, shape (..., S)
-        What each run reaches; NaN where a run has no value.
-    patients, df : ndarray, shape (...)
-        Variance over patients of the mean over runs, as if no patient were tested twice, with degrees of freedom.
-    between : ndarray, shape (...)
-        What of it splits by class keep from showing; 0 where runs are not split so.
-    same : bool
-        Whether all runs are tested on the same patients.
-    again : float
-        Where runs test on new draws from the same patients, the correction of Nadeau and Bengio (2003): test patients
-        over the others. The variance of a mean is ``(1 / S + again) s^2``. Of the patients, each run tests the share
-        ``f = again / (1 + again)``. Two runs share as many of theirs, which vary alike in both, so that the variance
-        over patients is ``1 - f + S f`` times what it were without; `between` is that of all patients.
+    `by_seed`, of shape (..., runs), is what each run reaches, NaN without a value. `patients` and `df` are the variance
+    over patients of the mean over runs, as if no patient were tested twice, with its degrees of freedom; `between` is
+    what of it splits by class keep from showing, 0 where runs are not split so.
+
+    Where all runs test the `same` patients, the variance over runs is that of training. Else its mean has the variance
+    ``(1 / S + again) s^2`` after Nadeau and Bengio (2003), with `again` test patients for each other one. A run tests
+    the share ``f = again / (1 + again)`` of all patients, and two runs that of their own, who vary alike in both: the
+    variance over patients is ``1 - f + S f`` times what it were without. `between` is that of all patients.
     """
     estimate, spread, runs_df, n = moments(by_seed)
     known = np.maximum(n, 1)

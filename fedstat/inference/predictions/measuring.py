@@ -15,17 +15,10 @@ from fedstat.inference.predictions.table import Block, Predictions
 class Measured:
     """A metric on some patients of one block; rows are those of `contrasts`.
 
-    Attributes
-    ----------
-    values : ndarray, shape (R, S)
-        By run; NaN where the metric is undefined.
-    variance, df, between : ndarray, shape (R,)
-        Over patients, of the mean over the block's runs; with what comes of how many are of which class.
-    n, events, counted : float
-        Patients; those of the second class or with the event, NaN where there are none by nature; and those over whom a
-        proportion is taken.
-    undefined : str
-        Why there is no value; "" if there is one.
+    `values` has the shape (rows, runs), NaN where the metric is undefined; `undefined` then says why, and is "" else.
+    `variance`, `df` and `between` are those of `over_patients`, for the mean over the block's runs. `n` counts
+    patients, `events` those of the second class or with the event (NaN where there are none by nature), `counted` those
+    over whom a proportion is taken.
     """
 
     values: np.ndarray

@@ -33,23 +33,13 @@ _ROWS = 256
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of predictions.
+    """A metric of predictions, and what kind of number it is.
 
-    Attributes
-    ----------
-    of : callable
-        From outcomes, shape (n,) or (n, 2) for times, predictions, shape (L, n) or (L, n, C) for classes, and the
-        threshold to values and influences. A value is NaN where the metric is undefined.
-    kinds : tuple of str
-        The tables that have it.
-    scale : {"ranks", "share", "proportion", "positive", "real"}
-        What its values are, which decides the interval; a proportion is a mean of zeros and ones.
-    least : int
-        Patients that each class must have; 0 if classes do not matter.
-    by_class : bool
-        Whether it speaks of the classes given their sizes, so that patients vary within their class.
-    alone : bool
-        Whether a value has an interval; else only differences have one (``docs/predictions.md``).
+    `of` takes outcomes, of shape (n,) or (n, 2) for times, predictions, (runs, n) or (runs, n, classes), and the
+    threshold; a value that it returns is NaN where the metric is undefined. `kinds` are the tables that have the
+    metric. The scale decides the interval; a proportion is a mean of zeros and ones. Each class must have `least`
+    patients; 0 if classes do not matter. `by_class` says that the metric speaks of the classes given their sizes, so
+    that patients vary within their class. Unless `alone`, only differences have an interval (``docs/predictions.md``).
     """
 
     of: Callable[[np.ndarray, np.ndarray, float], Found]

@@ -35,14 +35,9 @@ _MOSTLY = 2 / 3
 class Block:
     """Patients with what all methods predict for them, under one or several seeds.
 
-    Attributes
-    ----------
-    client : ndarray of int, shape (N,)
-        The place of each patient's client.
-    outcome : ndarray, shape (N,), or for times (N, 2)
-        Classes as their places (int), numbers, or time and event.
-    prediction : ndarray, shape (M, S, N) or (M, S, N, C)
-        Probabilities of the second of two classes or of each of several, values, or risks.
+    `client` is the place of each patient's client. Outcomes are classes as their places, numbers, or, of shape
+    (patients, 2), time and event. Predictions, of shape (methods, seeds, patients) or (methods, seeds, patients,
+    classes), are probabilities of the second of two classes or of each of several, values, or risks.
     """
 
     client: np.ndarray
@@ -58,19 +53,9 @@ class Block:
 class Predictions:
     """Predictions of several methods for the same patients.
 
-    Attributes
-    ----------
-    kind : {"two classes", "classes", "numbers", "times"}
-        What is predicted.
-    methods, seeds, clients, names : tuple
-        Labels of methods; seeds; clients with their names.
-    classes : tuple of str
-        Names of the classes; empty without any.
-    blocks : tuple of Block
-        One where all seeds are tested on the same patients, else one for each seed.
-    again : float
-        Where patients change with the seed: test patients of a seed over the other patients that any seed tests, if
-        seeds draw from the same patients; else 0.
+    There is one block where all seeds are tested on the same patients, else one for each seed. `names` are those of
+    `clients`; `classes` is empty without any. Where patients change with the seed and seeds draw from the same
+    patients, `again` is the test patients of a seed over the other patients that any seed tests; else it is 0.
     """
 
     kind: Kind
@@ -116,15 +101,7 @@ def kind_of(names: Sequence[str]) -> Kind | None:
 def read_predictions(source: Any) -> pd.DataFrame:
     """Read a table of predictions, CSV or parquet or in memory, and check its cells.
 
-    Returns
-    -------
-    DataFrame
-        With the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
-
-    Raises
-    ------
-    ValueError
-        If the file cannot be read, a column is missing, or a cell is not what its column holds.
+    The answer has the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
     """
     if isinstance(source, str | Path):
         path = _checks.local("table", source)
@@ -255,10 +232,7 @@ def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
 def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
     """Return checked rows, with one estimand of each method and one split, as arrays; `again` as `predictions_of`.
 
-    Raises
-    ------
-    ValueError
-        If methods differ in seeds, patients or outcomes, a patient repeats, or a client has two names.
+    Methods that differ in seeds, patients or outcomes are refused, as are repeated patients and clients with two names.
     """
     kind = cast(Kind, kind_of(list(table.columns)))
     keys = ["seed", "client", "sample"]
@@ -349,10 +323,8 @@ def _coded(table: pd.DataFrame, name: str) -> tuple[tuple[Any, ...], pd.DataFram
 def _again(patients: pd.DataFrame, outcome: np.ndarray) -> float:
     """Return the ratio of test patients to others where seeds draw from the same patients; 0 if they do not.
 
-    Raises
-    ------
-    ValueError
-        If seeds have nearly the same patients, so that neither rule of variances holds, or other patients by one name.
+    Seeds with nearly the same patients are refused, since neither rule of variances holds for them, and so are
+    different patients by one name.
     """
     whole = patients.assign(outcome=list(map(tuple, outcome)) if outcome.ndim > 1 else outcome)
     persons = whole.groupby(["client", "sample"])

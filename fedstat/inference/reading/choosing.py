@@ -65,23 +65,11 @@ def choose_models(reduced: Reduced, estimand: Estimand, name: str, *, own: bool)
 def measured_models(
     models: Mapping[str, Sequence[str]], estimand: Estimand, source: str, *, own: bool = False
 ) -> dict[str, str]:
-    """Return which of its models each method is measured by.
+    """Return which of its models each method is measured by; refuse those of which none is known to be meant.
 
-    Parameters
-    ----------
-    models : mapping of str to sequence of str
-        The models of each method.
-    estimand : str, mapping of str to str, or None
-        The model that is asked for, of all methods or by label.
-    source : str
-        What holds the values, in words.
-    own : bool
-        Whether each method lists its own model first, as in the results of fedstat. Otherwise fedstat's names tell.
-
-    Raises
-    ------
-    ValueError
-        If a method has no such model, or several of which none is known to be meant.
+    `models` and the answer are by label, `estimand` is the model that is asked for, of all methods or by label, and
+    `source` says in words what holds the values. With `own` each method lists its own model first, as in the results of
+    fedstat; otherwise fedstat's names tell.
     """
     chosen, unclear = dict[str, str](), dict[str, None]()
     for label, found in models.items():

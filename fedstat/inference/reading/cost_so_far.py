@@ -23,17 +23,8 @@ def with_bytes(scores: Scores, traffic: Iterable[pd.DataFrame | None]) -> Scores
 def bytes_spent(traffic: pd.DataFrame, scores: Scores) -> np.ndarray:
     """Return the bytes sent up and down by all clients until each evaluated round, for `Scores.spent`.
 
-    Parameters
-    ----------
-    traffic : DataFrame
-        Columns method, seed, round, bytes_up, bytes_down.
-    scores : Scores
-        The methods, seeds and rounds.
-
-    Returns
-    -------
-    ndarray, shape (M, S, T)
-        NaN where the table has no row of a method and seed.
+    The table has the columns method, seed, round, bytes_up and bytes_down. Methods have NaN under seeds of which it has
+    no row.
     """
     sent = traffic["bytes_up"] + traffic["bytes_down"]
     by_run = sent.groupby([traffic["method"].astype(object), traffic["seed"], traffic["round"]]).sum()

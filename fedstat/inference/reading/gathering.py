@@ -25,24 +25,11 @@ from fedstat.inference.reading.scores import SPLITS, Scores
 class Gathered:
     """Scores, and what is known of the runs that they come from.
 
-    Attributes
-    ----------
-    scores : Scores
-        The numbers.
-    configs : mapping of str to mapping
-        The configurations of runs that carry one, by the run's name.
-    clients : DataFrame or None
-        Samples of each client under each seed, as far as runs tell.
-    notes : tuple of str
-        Differences between the runs that are allowed, and what is not known.
-    measured : mapping of str to str or None
-        What a value is, as the format of each run says it, by the run's name.
-    kept : bool
-        Whether each run counts in the round that it kept.
-    plans : frozenset of str
-        The digests of the plans that the runs began with, "" of a run without.
-    majority : Scores or None
-        Beside accuracies the share of each client's most frequent class, where all runs tell it.
+    `configs` (of runs that carry one) and `measured` are by the run's name; the latter is what a value is, as the
+    format of the run says it. `clients` are samples of each client under each seed, as far as runs tell. `notes` are
+    differences between the runs that are allowed, and what is not known. `kept` says that each run counts in the round
+    that it kept. `plans` are digests of the plans that the runs began with, "" of a run without. `majority` is, beside
+    accuracies, the share of each client's most frequent class, where all runs tell it.
     """
 
     scores: Scores

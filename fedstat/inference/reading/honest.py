@@ -18,10 +18,7 @@ _FAR = 2**32
 def honest_in_all(runs: Mapping[str, Entry]) -> tuple[Mapping[str, Entry], list[str]]:
     """Restrict runs, under every seed, to the clients that attack in none of them, and say so where that takes some.
 
-    Raises
-    ------
-    ValueError
-        If that leaves no client under some seed.
+    Where that leaves no client under some seed it refuses.
     """
     tables = {name: run.clients for name, run in runs.items() if run.config is not None and run.clients is not None}
     bad = {name: _pairs(of[of["attacker"]] if "attacker" in of else of.head(0)) for name, of in tables.items()}

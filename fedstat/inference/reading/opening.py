@@ -19,30 +19,13 @@ from fedstat.inference.reading.reduction import names_of, survey
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One of the results that are compared.
+    """One of the results that are compared; `batches` are the rows of its history and can be passed over several times.
 
-    Attributes
-    ----------
-    batches : iterable of DataFrame or pyarrow.RecordBatch
-        The rows of its history; it can be passed over several times.
-    rounds : mapping of (metric, split) to ndarray of int
-        Which rounds were evaluated.
-    config : mapping or None
-        The configuration of a fedstat run.
-    clients : DataFrame or None
-        Samples of each client under each seed.
-    plan : AnalysisPlan or None
-        What was planned.
-    kept : bool
-        Whether each run counts in the round that it kept.
-    notes : tuple of str
-        What was assumed in reading it, who attacks, and what differential privacy it comes to.
-    measured : str or None
-        What a value is, where the format says it (`fedstat.inference.reading.formats.tidy.Content`).
-    settings : frozenset of str
-        The data sets or settings that its rows name.
-    traffic : DataFrame or None
-        The bytes of each participant of each round, where the run is in memory.
+    `rounds` are those evaluated of each (metric, split). Runs of fedstat have `config`; `clients` are samples of each
+    client under each seed. `kept` says that each run counts in the round that it kept. `notes` tell what was assumed in
+    reading it, who attacks, and what differential privacy it comes to. `measured` is that of `Content` in
+    ``formats/tidy.py``, and `settings` are the data sets or settings that rows name. `traffic` holds the bytes of each
+    participant of each round, where the run is in memory.
     """
 
     batches: Iterable[Any]

@@ -27,13 +27,7 @@ _SETTINGS = ("model", "training", "dtype")
 
 
 def check_across(across: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names in which runs may differ.
-
-    Raises
-    ------
-    ValueError
-        If one is not known.
-    """
+    """Return the names in which runs may differ; refuse one that is not known."""
     wanted = (across,) if isinstance(across, str) else tuple(across)
     for name in wanted:
         choice("across", name, ACROSS)
@@ -41,24 +35,10 @@ def check_across(across: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) -> list[str]:
-    """Compare the fingerprints of runs, two by two, and say in what they differ.
+    """Compare the fingerprints of runs, two by two, and say in sentences in what they differ.
 
-    Parameters
-    ----------
-    configs : mapping of str to mapping
-        The configurations of runs that carry one, by the run's name.
-    across : sequence of str
-        In what they may differ, of `ACROSS`.
-
-    Returns
-    -------
-    list of str
-        Sentences on differences that are allowed.
-
-    Raises
-    ------
-    ValueError
-        If they differ in data or participants, and `across` does not allow it.
+    The configurations are by the run's name. A difference in data or participants that `across` does not allow is
+    refused.
     """
     said = []
     for (one, first), (other, second) in combinations(configs.items(), 2):
@@ -80,19 +60,12 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
 
 
 def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame | None) -> Design | None:
-    """Read the design from the fingerprints that runs carry: None if they carry none, or of one seed alone, or
-    others for one seed.
+    """Read the design from the fingerprints of runs and the samples of each client; None if they do not tell it.
 
-    Clients that hold the same samples under all seeds are the same clients with fixed data. If the training samples of
-    all clients together are the same, they are dealt anew; if those of all splits together are, or seeds have some of
-    them in common, they are also split anew. Otherwise every seed draws its own.
-
-    Parameters
-    ----------
-    configs : mapping of str to mapping
-        The configurations of runs.
-    clients : DataFrame or None
-        Samples of each client under each seed.
+    They do not if runs carry none, or only for one seed, or differ for a seed. Clients that hold the same samples under
+    all seeds are the same clients with fixed data. If the training samples of all clients together are the same, they
+    are dealt anew; if those of all splits together are, or seeds have some of them in common, they are also split anew.
+    Otherwise every seed draws its own.
     """
     prints: dict[str, Any] = {}
     told = {*_SAMPLES, "pool", "train_pool"}

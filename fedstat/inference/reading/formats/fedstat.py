@@ -26,16 +26,10 @@ _TEXT = ("method", "estimand", "split", "metric")
 
 @dataclass(frozen=True)
 class History:
-    """The history of a run on disk, which is read row by row.
+    """The history of a run on disk, whose files are read one after the other, row by row.
 
-    Attributes
-    ----------
-    files : sequence of Path
-        Its files, one after the other.
-    kept : mapping of (label, seed) to int, optional
-        The round that is kept of each run, where there is a rule for it.
-    metric : str, optional
-        The only metric to read.
+    `kept` is the round that is kept under each (label, seed), where there is a rule for it; `metric` is the only one to
+    read.
     """
 
     files: Sequence[Path]
@@ -104,26 +98,11 @@ def tuning_of(path: Path) -> str:
 
 
 def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Path | None]:
-    """Read all of a run but the rows of its history.
+    """Read all of a run but the rows of its history: the history to be read, configuration, clients and ``plan.toml``.
 
-    Parameters
-    ----------
-    path : Path
-        The run's folder, or one that holds it under ``run``.
-
-    Returns
-    -------
-    history : History
-    config : dict
-    clients : DataFrame or None
-        Columns seed, client, name, train, validation, test; None if the run was saved without.
-    plan : Path or None
-        The file ``plan.toml`` of the run or of the folder around it.
-
-    Raises
-    ------
-    ValueError
-        If there is no run, or a file that is read is not the one that the run's manifest lists.
+    `path` is the run's folder, or one that holds it under ``run``; the plan may be in either. Clients have the columns
+    seed, client, name, train, validation and test; they are None if the run was saved without. A file that is not the
+    one that the run's manifest lists is refused.
     """
     folder = checked(path, "config.toml", "metrics")
     sums, kept = _manifest(folder)
@@ -153,13 +132,7 @@ def clients_of(path: Path) -> pd.DataFrame | None:
 
 
 def read(history: History) -> pd.DataFrame:
-    """Read the history of a run whole.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing.
-    """
+    """Read the history of a run whole; refuse one that lacks a column."""
     for file in history.files:
         if lacking := [name for name in COLUMNS if name not in pq.read_schema(file).names]:
             raise ValueError(f"{file} lacks the column {lacking[0]!r}.")
@@ -180,17 +153,7 @@ def _is_old(folder: Path) -> bool:
 def checked(path: Path, *names: str) -> Path:
     """Return the folder of the run at `path` after the checksums of its files were found as its manifest says.
 
-    Parameters
-    ----------
-    path : Path
-        As in `facts`.
-    *names : str
-        Files, and tables with all of their files.
-
-    Raises
-    ------
-    ValueError
-        If there is no run, or a file is missing or another one.
+    The path is as in `facts`; `names` are files, and tables with all of their files.
     """
     folder = run_folder(path)
     if folder is None:

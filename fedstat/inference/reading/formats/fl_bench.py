@@ -41,13 +41,7 @@ def wrote(path: Path) -> bool:
 
 
 def read(path: Path, given: Mapping[str, Any]) -> Content:
-    """Read one ``metrics.csv``; `given` may hold the method, and the seed of a run whose folder does not tell it.
-
-    Raises
-    ------
-    ValueError
-        If the file is no table of FL-bench, or if nothing tells its method or seed.
-    """
+    """Read one ``metrics.csv``; `given` may hold the method, and the seed of a run whose folder does not tell it."""
     if not wrote(path):
         raise ValueError(f"{path} has no columns epoch, accuracy_test_before and the like, as FL-bench writes them.")
     try:

@@ -42,13 +42,7 @@ def wrote(names: Sequence[str]) -> bool:
 
 
 def read(path: Path, given: Mapping[str, Any]) -> Content:
-    """Read one file; `given` may hold the metric, if the file's place does not tell the data set.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, has no column seed, or measures a method twice; or if nothing tells the metric.
-    """
+    """Read one file; `given` may hold the metric, if the file's place does not tell the data set."""
     table = text_table(path, "FLamby")
     if not {*_COLUMNS, "seed"} <= {*table}:
         raise ValueError(f"{path} must have the columns {', '.join(_COLUMNS)} and seed, got {', '.join(table)}.")

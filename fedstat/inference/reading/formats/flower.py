@@ -60,13 +60,7 @@ def content_of(result: Any) -> dict[str, Any] | None:
 
 
 def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
-    """Read one file, or `content` if it is in memory; `given` may hold the method and the seed, which few files tell.
-
-    Raises
-    ------
-    ValueError
-        If the file has no known form, or if nothing tells its method or seed.
-    """
+    """Read one file, or `content` in memory; `given` may hold the method and the seed, which few files tell."""
     name = "result" if content is not None else repr(path.name)
     content = _content(path) if content is None else content
     config = content.get("run_config", {}) if isinstance(content, dict) else {}

@@ -12,13 +12,7 @@ LINES = (".jsonl", ".ndjson")
 
 
 def objects(path: Path) -> list[dict[str, Any]]:
-    """Read the objects of all lines.
-
-    Raises
-    ------
-    ValueError
-        If the file is empty, or a line is no JSON object.
-    """
+    """Read the objects of all lines that are not blank; refuse a file without any."""
     found = []
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -47,13 +41,7 @@ def first_keys(path: Path) -> list[str]:
 
 
 def frame(path: Path) -> pa.Table:
-    """Read the lines as a table; a key that a line lacks is missing there.
-
-    Raises
-    ------
-    ValueError
-        Those of `objects`; or if a key has values of several kinds.
-    """
+    """Read the lines as a table; a key that a line lacks is missing there, and values of several kinds are refused."""
     entries = objects(path)
     names = dict.fromkeys(name for entry in entries for name in entry)
     found = {}

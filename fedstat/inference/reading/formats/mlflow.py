@@ -32,13 +32,7 @@ def runs(path: Path) -> list[Path]:
 
 
 def read(path: Path, given: Mapping[str, Any]) -> Content:
-    """Read one run; `given` may hold the method, and the seed where no parameter tells it.
-
-    Raises
-    ------
-    ValueError
-        If a file is damaged, the run has no metrics, or nothing tells its method or seed.
-    """
+    """Read one run; `given` may hold the method, and the seed where no parameter tells it."""
     meta, tag = _meta(path), path / "tags" / "mlflow.runName"
     name = tag.read_text(encoding="utf-8") if tag.is_file() else meta.get("run_name", path.name)
     if (told := _parameter(path, METHOD)) is not None:

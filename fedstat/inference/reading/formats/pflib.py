@@ -44,15 +44,7 @@ _MEASURED = "the {model}, one number over all clients' {split} samples, mean ove
 
 
 def read(path: Path, given: Mapping[str, Any]) -> Content:
-    """Read one file; `given` may hold the method and the seed of a file that is named otherwise.
-
-    Raises
-    ------
-    ImportError
-        If h5py is not installed.
-    ValueError
-        If the file is damaged or holds no results, or if its name does not tell the algorithm.
-    """
+    """Read one file; `given` may hold the method and the seed of a file that is named otherwise."""
     try:
         import h5py
     except ImportError:

@@ -21,12 +21,8 @@ _CUT = 0.5
 def read(path: Path, given: Mapping[str, Any], content: pd.DataFrame | None = None) -> Content:
     """Read one table, of which `content` is the table itself if it is in memory; `given` may hold the metric.
 
-    A client at which a metric is undefined has no row of it, of no method; a note counts these.
-
-    Raises
-    ------
-    ValueError
-        Those of `read_predictions` and `arrange`, and for a label, since rows name their method.
+    A client at which a metric is undefined has no row of it, of no method; a note counts these. A label is refused,
+    since rows name their method.
     """
     if "method" in given:
         raise ValueError(f"{path} has a column for the method; give it without the label {given['method']!r}.")

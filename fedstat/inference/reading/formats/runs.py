@@ -47,13 +47,7 @@ def first_line(path: Path) -> list[str]:
 
 
 def text_table(path: Path, tool: str) -> pd.DataFrame:
-    """Read a CSV file as text, cell by cell.
-
-    Raises
-    ------
-    ValueError
-        If it is empty or no CSV file.
-    """
+    """Read a CSV file as text, cell by cell; errors name the tool that writes such files."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more cells than the header in every line
@@ -70,11 +64,6 @@ def named(runs: Sequence[str], given: Mapping[str, Any], source: Path) -> list[N
 
     The seed is the number behind the word "seed" in the run's name, the method the rest of it. `given` may hold the
     method of all runs; those without a seed are then numbered in their order.
-
-    Raises
-    ------
-    ValueError
-        If nothing tells the method or the seed of a run.
     """
     found = []
     for turn, run in enumerate(runs):
@@ -115,20 +104,9 @@ def wide(
 ) -> tuple[list[pd.DataFrame], tuple[str, ...]]:
     """Return the tidy rows of columns of values by step, and the names of those that hold no numbers.
 
-    Parameters
-    ----------
-    table : DataFrame of str
-        Empty cells are steps in which a column was not logged; "NaN" is a value that is missing.
-    step : str
-        The column that numbers the rounds.
-    columns : mapping of str to ((method, seed), str)
-        The run of each column of values, and the name of what it holds.
-    source : Path
-
-    Raises
-    ------
-    ValueError
-        If steps are not whole, or nothing holds numbers, or a column of a known metric does not.
+    All cells are text: empty ones are steps in which a column was not logged, "NaN" is a value that is missing. `step`
+    is the column that numbers the rounds; `columns` tells of each column of values its run and the name of what it
+    holds. Steps that are not whole, and a column of a known metric without numbers, are refused.
     """
     tables, others = [], []
     for column, ((method, seed), name) in columns.items():

@@ -49,31 +49,11 @@ _CODED = pa.dictionary(pa.int32(), pa.string())
 class Table:
     """A table on disk as batches of tidy rows; it can be passed over as often as one likes.
 
-    Attributes
-    ----------
-    path : Path
-    found : dict of str to str
-        The file's column of each of ours that it has; ``value`` is not among them.
-    values : dict of str to str
-        The metric of each column of values; "" where the column ``metric`` says it.
-    given : dict
-        The method and the seed of all rows where the caller says them.
-    only : str or None
-        The only metric to read, where the column ``metric`` says it.
-    percent : frozenset of str
-        Columns of values that are in percent.
-    notes : tuple of str
-        What was assumed, and which columns are not read.
-    unread : tuple of str
-        The columns that are not read.
-    delimiter : str
-        What separates the columns of a CSV file.
-    names : tuple of str
-        All columns of the file.
-    named : bool
-        Whether clients have names, and not numbers.
-    frame : pyarrow.Table or None
-        The table itself, if it is in memory; `path` is then its name.
+    `found` is the file's column of each of ours that it has, without ``value``, and `given` the method and the seed of
+    all rows where the caller says them. `values` is the metric of each column of values, "" where the column ``metric``
+    says it; `only` is then the only metric to read. Columns of values in `percent` are in percent. `notes` say what was
+    assumed and which columns are not read, `unread`. `names` are all columns of the file; `named` says that clients
+    have names, and not numbers. `frame` is the table itself, if it is in memory; `path` is then its name.
     """
 
     path: Path
@@ -211,11 +191,7 @@ def open_table(
 ) -> Table:
     """Read the names of a table's columns and decide what each of them is; `frame` is a table in memory.
 
-    Raises
-    ------
-    ValueError
-        If the table is empty or no table, or if a column is missing, ambiguous, or named otherwise; the message
-        proposes `columns`.
+    Where a column is missing, ambiguous or named otherwise, the error proposes `columns`.
     """
     names, delimiter = header(path) if frame is None else (frame.column_names, "")
     if frame is not None and not frame.num_rows:

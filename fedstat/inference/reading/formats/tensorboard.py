@@ -27,13 +27,7 @@ def wrote(names: Sequence[str]) -> bool:
 
 
 def read(path: Path, given: Mapping[str, Any]) -> Content:
-    """Read one file; `given` may hold the method, the seed and the metric of a file that is named otherwise.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or of another form, or if its name does not tell the tag, the method or the seed.
-    """
+    """Read one file; `given` may hold the method, the seed and the metric of a file that is named otherwise."""
     table = text_table(path, "TensorBoard")
     if not wrote(list(table)):
         raise ValueError(f"{path} has no columns {', '.join(_NAMES)}, as TensorBoard writes them.")

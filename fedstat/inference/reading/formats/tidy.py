@@ -27,22 +27,13 @@ METRICS = (*SHARES, "log_loss", "loss", "mse", "rmse", "mae", "r2", "brier", "pe
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a reader found in one file.
+    """What a reader found in one file; `batches` hold its rows and can be passed over several times.
 
     A reader that knows which of a method's models is meant gives it fedstat's name for it, such as "personal"; under
-    other names several models of a method make `fedstat.compare` ask.
-
-    Attributes
-    ----------
-    batches : iterable of DataFrame or pyarrow.RecordBatch
-        The rows; it can be passed over several times.
-    notes : sequence of str
-        What was assumed about them, and what was not read.
-    measured : str, optional
-        What a value is, to be read after "accuracy of", with {model}, {split} and {when} where these are to be named;
-        by default each client's own number, or one for the run where all rows are of client -1.
-    unread : sequence of str
-        The columns that were not read.
+    other names several models of a method make `fedstat.compare` ask. `notes` say what was assumed and what was not
+    read, of which `unread` are the columns. `measured` says what a value is, to be read after "accuracy of", with
+    {model}, {split} and {when} where these are to be named; by default each client's own number, or one for the run
+    where all rows are of client -1.
     """
 
     batches: Iterable[Any]
@@ -89,13 +80,7 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def refuse_repeats(table: pd.DataFrame, source: str, unread: Sequence[str] = ()) -> None:
-    """Refuse a table that holds the same measurement twice.
-
-    Raises
-    ------
-    ValueError
-        It shows the first repeated row, and the columns that were not read.
-    """
+    """Refuse a table that holds the same measurement twice; the error shows the first repeat and the columns unread."""
     keys = [name for name in ("setting", *COLUMNS[:-1]) if name in table]
     repeated = table.duplicated(keys)
     if repeated.any():
@@ -113,12 +98,8 @@ def as_shares(table: pd.DataFrame, source: str) -> tuple[pd.DataFrame, tuple[str
     """Return a table with its shares in [0, 1], and in words what was taken to be percent.
 
     A metric that lies in [0, 1] by its nature is read as percent if it has values above 1, none in (0, 1], and not only
-    whole ones, which may be counts.
-
-    Raises
-    ------
-    ValueError
-        If shares and percent are mixed, percent cannot be told from counts, or a value lies outside [0, 100].
+    whole ones, which may be counts. Where shares and percent are mixed, percent cannot be told from counts, or a value
+    lies outside [0, 100], the table is refused.
     """
     notes, value = [], table["value"].to_numpy(copy=True)
     for metric in [name for name in table["metric"].cat.categories if name in SHARES]:

@@ -32,11 +32,7 @@ def wrote(names: Sequence[str]) -> bool:
 def read(path: Path, given: Mapping[str, Any]) -> Content:
     """Read one file; `given` may hold the method of all its runs, and the seed of the only one.
 
-    Raises
-    ------
-    ValueError
-        If the file is damaged or of another form; if a panel is grouped, since means over runs are no runs; or if
-        nothing tells the method or the seed of a run.
+    A grouped panel is refused, since means over runs are no runs.
     """
     if path.name.lower().endswith(LINES):
         logged = [{name: str(value) for name, value in of.items() if value is not None} for of in objects(path)]
