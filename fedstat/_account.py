@@ -76,12 +76,7 @@ def stated(delta: float | None, clients: int) -> float:
 def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, delta: float | None) -> Spent:
     """Return what a Gaussian mechanism comes to; `participation` is as a configuration has it.
 
-    Raises
-    ------
-    NoAccount
-        If participants were drawn in a way that has no account.
-    ImportError
-        If dp-accounting is missing.
+    `NoAccount` is raised where participants were drawn in a way that has no account, ImportError without dp-accounting.
     """
     delta = stated(delta, clients)
     share, alone, lossy = _law(participation)

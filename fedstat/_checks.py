@@ -21,10 +21,7 @@ _EVERY = "[-inf, inf]"
 def number(name: str, value: Any, interval: str = _EVERY, also: str = "") -> float:
     """Return a number in an interval such as ``"[0, inf)"`` as a float; errors say what `also` may stand.
 
-    Raises
-    ------
-    ValueError
-        For text, truth values and NaN, and for numbers outside the interval.
+    Text, truth values and NaN are no numbers.
     """
     low, high = map(float, interval[1:-1].split(","))
     plain = _python(value)
@@ -40,13 +37,7 @@ def number(name: str, value: Any, interval: str = _EVERY, also: str = "") -> flo
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
-    """Return a whole number that is at least `least` as an int.
-
-    Raises
-    ------
-    ValueError
-        For anything else, truth values included.
-    """
+    """Return a whole number that is at least `least` as an int; truth values are none."""
     plain = _python(value)
     if isinstance(plain, Integral) and not isinstance(plain, bool) and (least is None or int(plain) >= least):
         return int(plain)
@@ -54,13 +45,7 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
 
 
 def choice(name: str, value: Any, words: Collection[str]) -> None:
-    """Refuse what is none of some words.
-
-    Raises
-    ------
-    ValueError
-        For other words, and for what is no text.
-    """
+    """Refuse what is none of some words."""
     if not (isinstance(value, str) and value in words):
         quoted = [f'"{word}"' for word in words]
         listed = " or ".join(quoted) if len(quoted) < 4 else f"one of {', '.join(quoted)}"
@@ -70,10 +55,7 @@ def choice(name: str, value: Any, words: Collection[str]) -> None:
 def array(name: str, value: Any, shape: Sequence[int | str]) -> np.ndarray:
     """Return finite numbers of a shape such as ``("samples", 3)`` as float64; equal words stand for equal lengths.
 
-    Raises
-    ------
-    ValueError
-        For an array of another shape, for an empty one, and for NaN and infinite numbers.
+    An empty array is refused, too.
     """
     found, lengths = np.asarray(value, dtype=np.float64), dict[int | str, int]()
     fits = len(shape) == found.ndim and found.size > 0
@@ -89,13 +71,7 @@ def array(name: str, value: Any, shape: Sequence[int | str]) -> np.ndarray:
 
 
 def unmasked(name: str, values: Any) -> np.ndarray:
-    """Return values as an array without a mask, which would be lost.
-
-    Raises
-    ------
-    ValueError
-        If a value is masked.
-    """
+    """Return values as an array; masked ones are refused, since their mask would be lost."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         where = np.argwhere(np.ma.getmaskarray(values))[0].tolist()
         raise ValueError(
@@ -106,12 +82,9 @@ def unmasked(name: str, values: Any) -> np.ndarray:
 
 
 def local(name: str, path: str | Path) -> Path:
-    """Return the path of a file on this machine.
+    """Return the path of a file on this machine; refuse an address such as ``https://...``.
 
-    Raises
-    ------
-    ValueError
-        For an address such as ``https://...``: some libraries would fetch it, and nobody would have checked what came.
+    Some libraries would fetch it, and nobody would have checked what came.
     """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # two letters at least: C:/ is a drive
         raise ValueError(f"{name} must be a path on this machine, got the address {str(path)!r}; download it first.")
@@ -136,13 +109,7 @@ def naming(where: object) -> Iterator[None]:
 
 
 def names(name: str, value: Any) -> None:
-    """Refuse a value that is no collection of names, such as one name alone.
-
-    Raises
-    ------
-    ValueError
-        For text, and for a collection that holds anything but text.
-    """
+    """Refuse what is no collection of names, such as one name alone."""
     if isinstance(value, str) or not (isinstance(value, Collection) and all(isinstance(one, str) for one in value)):
         raise ValueError(f'{name} must be a sequence of names such as ["hidden"], got {value!r}.')
 
@@ -150,18 +117,8 @@ def names(name: str, value: Any) -> None:
 def check_fields(of: Any, **rules: str | int | tuple[str, ...]) -> None:
     """Check a frozen dataclass: fields annotated as float, int or bool hold such values, and all keep to `rules`.
 
-    Parameters
-    ----------
-    of : dataclass
-        The object to check; its numbers become Python's own. None is allowed where the annotation or the default
-        says so.
-    **rules : str, int or tuple of str
-        What each field may be: the interval of a number, the smallest whole number, or the words of a text.
-
-    Raises
-    ------
-    ValueError
-        For the first field that is wrong.
+    A rule is the interval of a number, the smallest whole number, or the words of a text. None is allowed where the
+    annotation or the default says so. Numbers become Python's own.
     """
     for field in fields(of):
         name, value, rule = field.name, getattr(of, field.name), rules.get(field.name)

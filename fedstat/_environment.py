@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return the versions, the revision of the code and the machine that a result must name.
 
-    Parameters
-    ----------
-    device : torch.device or str
-        The device on which networks were trained; by default the processor.
+    `device` is the one on which networks were trained.
     """
     import torch
 

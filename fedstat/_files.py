@@ -128,10 +128,7 @@ def complete_folder(path: str | Path) -> Path:
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Keep other writers from `path` until the block, or this process, ends.
 
-    Raises
-    ------
-    BlockingIOError
-        If another writer holds the lock and `wait` is false.
+    Where another writer holds the lock, BlockingIOError is raised, unless `wait` is true.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if fcntl is None:

@@ -12,14 +12,7 @@ _LISTED = 4
 
 
 def part(spec: Any) -> str:
-    """Write a part of a run as its call: its class with its settings, or the name of a function.
-
-    Examples
-    --------
-    >>> from fedstat._in_words import part
-    >>> part({"type": "fedstat.federated.attendance.Dropout", "participation": 1.0, "probability": 0.3})
-    'Dropout(participation=1.0, probability=0.3)'
-    """
+    """Write a part of a run as its call, such as ``Dropout(participation=1.0)``, or as the name of a function."""
     return spec.rpartition(".")[2] if isinstance(spec, str) else _value(spec)
 
 

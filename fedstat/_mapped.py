@@ -120,10 +120,7 @@ def in_blocks(values: np.ndarray | Mapped) -> Iterator[tuple[int, np.ndarray]]:
 def joined(parts: Sequence[np.ndarray | Mapped]) -> np.ndarray | Mapped:
     """Lay rows end to end; those of one file stay there.
 
-    Raises
-    ------
-    ValueError
-        If they lie in several files, or only some lie in a file.
+    Rows of several files, or of a file and of memory, are refused.
     """
     if len(parts) == 1:  # not copied, since it may be most of the process's memory
         return parts[0]

@@ -32,12 +32,8 @@ def read_pickled(raw: bytes, name: str, classes: Collection[str] = ()) -> Any:
 
     Protocols 2 to 4 are read, and 5 without arrays. Strings of Python 2 are bytes. Arrays hold numbers, or any of the
     other things; they take no more memory than the file does, but for the addresses of what they hold. Objects of
-    `classes`, each a module and a name with a space between, are returned as their `Attributes`.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are no pickle, or a pickle of anything else. `name` is the file that the message blames.
+    `classes`, each a module and a name with a space between, are returned as their `Attributes`. Anything else is a
+    ValueError that blames the file `name`.
     """
     try:
         return _build(raw, classes)

@@ -19,17 +19,7 @@ SEEDS = 2**63
 
 
 def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
-    """Return the generator that belongs to ``(seed, purpose, *place)``.
-
-    Parameters
-    ----------
-    seed : int
-        Master seed of a run, non-negative.
-    purpose : str
-        What the numbers are for, e.g. ``"batches"``.
-    *place : int
-        Where they are used, e.g. round and client.
-    """
+    """Return the generator that belongs to ``(seed, purpose, *place)``, such as ``(0, "batches", round, client)``."""
     if seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed}.")
     # the key goes into spawn_key, not into the entropy: (1,) and (1, 0) are different streams only there

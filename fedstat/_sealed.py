@@ -17,13 +17,7 @@ def seal(text: str, *, markup: bool = False) -> bytes:
 
 
 def unseal(path: Path) -> str:
-    """Read what `seal` made, without the seal.
-
-    Raises
-    ------
-    ValueError
-        If the file is not what was written.
-    """
+    """Read what `seal` made, without the seal; a file that was changed since is a ValueError."""
     content = path.read_bytes()
     found = _SEAL.search(content)
     body = content[: found.start()] if found else b""

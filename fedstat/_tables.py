@@ -46,13 +46,7 @@ def _listed(folder: Path) -> set[str]:
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read the tables that `write_tables` wrote, and no others.
-
-    Raises
-    ------
-    OSError, ValueError
-        If a file is missing or damaged.
-    """
+    """Read what `write_tables` wrote, and no other tables; a missing or damaged file is an OSError or ValueError."""
     sums = checksums(folder)
     names = sorted(name for name in sums if name.endswith(".csv"))
     return {Path(name).stem: pd.read_csv(BytesIO(checked(folder, name, sums))) for name in names}

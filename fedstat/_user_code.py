@@ -31,10 +31,7 @@ def no_user_code() -> Iterator[None]:
 def load_object(name: str) -> Any:
     """Run a Python file and return the object that has the name after the colon.
 
-    Raises
-    ------
-    ValueError
-        If there is no such file, running it fails, or it defines no such name; and inside `no_user_code`.
+    Whatever goes wrong is a ValueError, and so is any call inside `no_user_code`.
     """
     if _forbidden:
         raise ValueError(f"{name} {NOT_RUN}")

@@ -50,15 +50,10 @@ def _started(count: int) -> ProcessPoolExecutor:
 
 @contextmanager
 def workers(where: Where, gpus: float = 1.0) -> Iterator[None]:
-    """Let `run_jobs` use these workers within the block.
+    """Let `run_jobs` use these workers within the block: processes of this machine, or tasks of a Ray cluster.
 
-    Parameters
-    ----------
-    where : {"processes", "ray"}
-        Processes of this machine, or tasks of a Ray cluster with one core each; without a cluster at hand, one is
-        started on this machine. On other machines the same code and data must lie in the same places.
-    gpus : float
-        GPUs that a job reserves on Ray if it needs one.
+    A task has one core, and `gpus` if its job needs one. Without a cluster at hand, one is started on this machine; on
+    other machines the same code and data must lie in the same places.
     """
     token = _PLACE.set((where, gpus))
     try:
@@ -78,29 +73,15 @@ def run_jobs(
 ) -> list[T]:
     """Run jobs side by side and return what they return, in their order.
 
-    Networks of the studies' size gain little from a second thread, and twice the jobs are done in the same time. A
-    warning that several jobs give is shown once for each of them, by this process's own display.
+    Networks of the studies' size gain little from a second thread, and twice the jobs are done in the same time. Jobs
+    are importable, with arguments that can be pickled. Fewer than `few` run in this process, since starting workers
+    takes seconds; those that need a `gpu` run one by one on this machine, since workers would share it. The progress
+    bar counts the jobs `done` before. `keep` gets a job's number and result, in this process, as soon as the job is
+    done.
 
-    Parameters
-    ----------
-    what : str
-        Stands before the progress bar.
-    jobs : sequence of callables
-        Importable, with arguments that can be pickled.
-    done : int
-        Jobs that were done before; the bar counts them.
-    few : int
-        Fewer jobs than this run in this process, since starting workers takes seconds.
-    gpu : bool
-        Whether each job needs a GPU. On this machine they then run one by one, since workers would share it.
-    keep : callable
-        Called with the number of a job and what it returned, in this process, as soon as it is done.
-
-    Raises
-    ------
-    Exception
-        That of the first job that fails; jobs that have not begun are dropped then, those on a Ray cluster when this
-        process ends. ChildProcessError if a worker process is killed.
+    The error of the first job that fails is raised; jobs that have not begun are dropped then, those on a Ray cluster
+    when this process ends. A killed worker is a ChildProcessError. A warning that several jobs give is shown for each
+    of them.
     """
     (where, gpus), results = _PLACE.get(), dict[int, T]()
 
@@ -156,13 +137,7 @@ def _run_by_ray(jobs: Sequence[Callable[[], T]], gpus: float, finish: Callable[[
 
 
 def connected() -> Any:
-    """Return the module ray, connected to its cluster; own code that was loaded from files travels with what uses it.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
+    """Return the module ray, connected to its cluster; own code that was loaded from files goes with what uses it."""
     try:
         import ray
     except ImportError:

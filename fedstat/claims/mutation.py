@@ -31,12 +31,7 @@ def total(side: Any) -> Any:
 class Mutants:
     """The mutants of a relation, and which of them the cases so far have refuted.
 
-    Parameters
-    ----------
-    holds : callable
-        Tells of two sides whether the relation holds.
-    identity : bool
-        Whether the relation is an equality.
+    `holds` tells of two sides whether the relation holds, and `identity` whether it is an equality.
     """
 
     def __init__(self, holds: Callable[[Any, Any], bool], *, identity: bool) -> None:

@@ -46,15 +46,7 @@ class Studies:
         self._last = ""
 
     def __getitem__(self, study: str) -> Tables:
-        """Return a study's tables by name.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there are no tables of that study.
-        OSError, ValueError
-            If a file is damaged.
-        """
+        """Return a study's tables by name; FileNotFoundError says that there are none."""
         if study not in self._read:
             if self.folder is None or not (self.folder / study).is_dir():
                 where = "no folder of tables was given" if self.folder is None else f"{self.folder} has no {study!r}"

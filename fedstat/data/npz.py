@@ -23,18 +23,9 @@ _Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 def read_npz(path: str | Path, wanted: Mapping[str, str], *, optional: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Read arrays of a ``.npz`` file, never unpickling.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    wanted, optional : mapping of str to str
-        Names of arrays and the kinds of dtype they may have, such as "biuf". Other arrays are not read.
-
-    Raises
-    ------
-    ValueError
-        If the file is no archive or corrupt, an array is missing, of another kind, or unpacks to far more than its
-        size in the file explains.
+    Arrays, `wanted` or `optional`, are named with the kinds of dtype that they may have, such as "biuf"; others are not
+    read. A ValueError says which array is missing, of another kind, corrupt, or unpacks to far more than its size in
+    the file explains.
     """
     path = Path(path)
     with path.open("rb") as file:
@@ -52,10 +43,7 @@ def read_npz(path: str | Path, wanted: Mapping[str, str], *, optional: Mapping[s
 def read_object(path: Path, name: str) -> Any:
     """Read an array of one object, as ``np.savez(path, NAME={...})`` writes it, as data: nothing is unpickled.
 
-    Raises
-    ------
-    ValueError
-        As `read_npz` does, or if the object is more than arrays and plain values.
+    An object that is more than arrays and plain values is a ValueError, as is a file that `read_npz` would not read.
     """
     if not path.is_file():
         raise ValueError(f"{path} is missing.")

@@ -26,11 +26,6 @@ def transformer_of(prepare: Any, x: Any = None) -> Any:
     """Return the transformer that is meant, which is "standard" for the columns of `x`.
 
     It fills missing numbers with medians and standardises; of text it makes a column for each word, see `words.Words`.
-
-    Raises
-    ------
-    ValueError
-        If it is neither "standard" nor an object with ``fit`` and ``transform``.
     """
     if isinstance(prepare, str) and prepare == "standard":
         from sklearn.compose import ColumnTransformer
@@ -64,22 +59,10 @@ def prepared(
 ) -> tuple[np.ndarray, np.ndarray, Rows, Any, str, dict[str, np.ndarray]]:
     """Fit a transformer on training samples, and transform all samples that clients hold.
 
-    Parameters
-    ----------
-    x : array_like or DataFrame, shape (N, ...)
-        Inputs, which may have missing values and text, if the transformer takes them.
-    y : ndarray, shape (N,)
-        Targets, for transformers that are fitted with them.
-    rows : mapping of str to sequence of arrays of int
-        The sample numbers of each client in each split; "train" is what is learnt from.
-    prepare, fit_on
-        As `fedstat.data.from_arrays` has them.
-
-    Returns
-    -------
-    tuple
-        Inputs and targets of the samples that are held, their new numbers by split and client, the fitted transformer
-        (None if every client has its own), what was done, in words, and by split a hash of each input as it was given.
+    `rows` are the sample numbers of each client by split; "train" is what is learnt from. `prepare` and `fit_on` are as
+    `fedstat.data.from_arrays` has them. Return inputs and targets of the samples that are held, their new numbers by
+    split and client, the fitted transformer (None if every client has its own), what was done, in words, and by split a
+    hash of each input as it was given.
     """
     import pandas as pd
     from sklearn.base import clone

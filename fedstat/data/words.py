@@ -23,11 +23,8 @@ def filled(table: pd.DataFrame) -> pd.DataFrame:
 class Words(TransformerMixin, BaseEstimator):
     """Indicators of words; one that no training sample has is left out, as are rare ones: its columns are all 0.
 
-    Parameters
-    ----------
-    words : sequence of sequences of str
-        The words of each column that have an indicator. They are chosen before, since all clients and seeds share one
-        network; whether a word is known is learnt.
+    `words` are those of each column that have an indicator. They are chosen before, since all clients and seeds share
+    one network; whether a word is known is learnt.
     """
 
     def __init__(self, words: Sequence[Sequence[str]]) -> None:

@@ -26,13 +26,7 @@ def draw(seed: int) -> Clients:
 
 
 def run_demo(out: Path, seeds: int) -> tuple[Comparison, Path]:
-    """Train, compare, and write ``demo.pdf``, ``comparison.csv`` and the run itself under `out`.
-
-    Returns
-    -------
-    Comparison, Path
-        The comparison with FedAvg, and the PDF.
-    """
+    """Train, compare, and write ``demo.pdf``, ``comparison.csv`` and the run itself under `out`."""
     methods = {
         "FedAvg": fs.FedAvg(),
         "Local": fs.Local(),

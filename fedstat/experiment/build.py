@@ -44,32 +44,10 @@ from fedstat.models import Factory
 class Setup:
     """The data, network and methods that a configuration stands for, ready to run.
 
-    Attributes
-    ----------
-    experiment : Experiment
-        The configuration.
-    dataset : Dataset
-        The samples, before anybody holds them.
-    partitions : dict of int to Partition
-        Who holds what, by seed, new clients included.
-    clients, unseen : dict of int to Clients
-        Who trains, and who comes later, by seed; `unseen` is empty without new clients.
-    model : callable
-        Builds the network.
-    network : Network
-        It, as the first seed starts it.
-    methods : dict of str to Method
-        By label.
-    training : Training, or dict of str to Training
-        Local training, of all methods or by label.
-    metrics : dict of str to callable
-        What is measured beside the standard metrics.
-    executor : str or Executor
-        What does the clients' work.
-    participation : float or Attendance
-        Who comes to a round.
-    attack : Attack, optional
-        What some clients do in place of taking part honestly.
+    `dataset` are the samples, before anybody holds them. By seed, `partitions` say who holds what, new clients
+    included; `clients` train, and those of `unseen` come later, which is empty without new clients. `model` builds the
+    `network`, which is as the first seed starts it. Methods, and local training where it is not one for all, go by
+    label.
     """
 
     experiment: config.Experiment
@@ -105,13 +83,7 @@ class Setup:
 
 
 def set_up(experiment: config.Experiment) -> Setup:
-    """Read the data, deal them, and build network and methods.
-
-    Raises
-    ------
-    ValueError, OSError
-        If data are missing or damaged, or do not fit the rest of the configuration; a key or a file is named.
-    """
+    """Read the data, deal them, and build network and methods; errors name a key or a file."""
     check_device(experiment.device)
     dataset = _read(experiment.data)
     populate = cache(partial(_populate, experiment, dataset))  # seeds may share a partition

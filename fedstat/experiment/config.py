@@ -122,25 +122,9 @@ Seed = Annotated[int, Field(ge=0)]
 class Source:
     """``[data]``: where samples come from, a data set by its name or a file of one's own.
 
-    Parameters
-    ----------
-    name : str, optional
-        A data set, as ``fedstat data list`` prints them.
-    root : str, optional
-        The folder that holds the data sets; by default ``FEDSTAT_DATA``, else the user's cache folder.
-    file : str, optional
-        Instead of `name`: a ``.csv`` with a header, or an ``.npz`` with arrays ``x``, `target` and `client`.
-    client, target : str
-        Columns, or arrays, of a file.
-    inputs, drop : list of str, optional
-        Of a .csv, the columns that are inputs; or those that are not.
-    pool : bool
-        Take the official training and test parts together; otherwise clients hold samples of the training part alone.
-    prepare : str, optional
-        How inputs are brought into shape by what training samples teach: "standard" or, as ``"mine.py:name"``, a
-        transformer of scikit-learn's or a function that makes one. Columns of a .csv may then hold text and gaps.
-    fit_on : {"pooled", "client"}
-        Whose training samples teach it: all clients' together, or each client's own.
+    An .npz holds the arrays ``x``, `target` and `client`. Without `pool`, clients hold samples of the official training
+    part alone. With `prepare`, one's own being a transformer of scikit-learn's or a function that makes one, columns of
+    a .csv may hold text and gaps.
     """
 
     name: str | None = None
@@ -173,14 +157,9 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """``[model]``, ``[attack]`` or ``[method.LABEL]``: what is chosen, and its options.
+    """``[model]``, ``[attack]`` or ``[method.LABEL]``: what is chosen, and its arguments in plain values.
 
-    Parameters
-    ----------
-    name : str
-        A network of `fedstat.models`, an attack or a method; or one's own, as ``/path/mine.py:Name``.
-    options : dict
-        Arguments in plain values.
+    One's own is named by its path, as ``/path/mine.py:Name``.
     """
 
     name: str
@@ -189,15 +168,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodChoice(Choice):
-    """``[method.LABEL]``: a method, and what is its own of local training and of tuning.
-
-    Parameters
-    ----------
-    training : dict
-        The entries of ``[training]`` that differ for this method, as a file would hold them.
-    grid : dict of list
-        The values that tuning chooses from, beside those of ``[tune]``.
-    """
+    """``[method.LABEL]``: a method, and what is its own of local training and of tuning, as a file would hold them."""
 
     training: Mapping[str, Any] = field(default_factory=dict)
     grid: Mapping[str, Any] = field(default_factory=dict)
@@ -209,23 +180,6 @@ class Tune:
 
     The seeds deal clients anew where the partition varies, so that a sample which tests under one seed of the run may
     have validated under a seed of tuning. An official test part, or a partition that does not vary, keeps them apart.
-
-    Parameters
-    ----------
-    seed : int or list of int
-        The seeds of tuning, none of the run's.
-    grid : mapping of str to list
-        The values of parameters that every method has, such as the learning rate.
-    rounds : int, optional
-        Rounds of a trial; by default those of the run.
-    last : int, optional
-        How many of the last rounds are averaged; by default as for the run.
-    growths : int
-        How often a grid may grow whose best value is an end of it.
-    metric : str, optional
-        What is chosen by: "accuracy", or "mse" of a regression, by default.
-    fresh : list of int
-        Further seeds, under which the choice and the runner-up run once more.
     """
 
     seed: Seed | Annotated[tuple[Seed, ...], Field(min_length=1)]
@@ -246,26 +200,8 @@ class Tune:
 class Evaluation:
     """``[evaluation]``: when models are tested, and on what.
 
-    Parameters
-    ----------
-    every : int
-        Rounds between evaluations; the last `last` rounds are all evaluated.
-    last : int
-        The primary summary is the mean over so many last rounds.
-    common : bool
-        Test global models on the whole official test part as well.
-    metrics : list of str
-        What to measure beside the standard metrics: names of `fedstat.metrics`, or functions of one's own as
-        ``mine.py:name``.
-    trained : bool
-        Test participants' models also as local training left them, before the server averages.
-    predictions : bool
-        Keep what the final models predict for every sample that models are measured on; see `Result.predictions`. A
-        run that is continued for more rounds may begin to.
-    control : str, optional
-        Label of the method that the others are compared with; by default FedAvg if it is there, else the first.
-    margin : float, optional
-        Largest difference that counts as none, in the unit of the metric; methods can then be found equivalent.
+    A run that is continued for more rounds may begin to keep `predictions`. `margin` is in the unit of the metric, and
+    lets methods be found equivalent.
     """
 
     every: Counted = 1

@@ -30,16 +30,7 @@ class Dealing:
 
     For tables, and files of one's own, the last step has ``stratify=True``. With ``test = "own classes"`` the partition
     goes through `fedstat.data.own_test` before it, and with ``permute_labels`` through `fedstat.data.permute_labels`.
-
-    Parameters
-    ----------
-    validation : float
-        Share of each client's own samples that neither trains nor tests.
-    new_clients : float or list of str
-        Who stays away from training, and is offered what the methods learnt afterwards: a share of the clients, drawn
-        at random, or the names of some, the same under every seed.
-    permute_labels : bool
-        Give every client its own permutation of the labels.
+    New clients are a share, drawn at random, or names, the same under every seed.
     """
 
     kind: str
@@ -64,13 +55,8 @@ class DirichletDraws(Dealing):
 class Tested(Dealing):
     """A partition that leaves the choice of test samples to the user.
 
-    Parameters
-    ----------
-    test : float, "own classes" or "all"
-        Where clients' test samples come from: a share of each client's own samples, or the official test part, of
-        which a client gets the samples of the classes it holds, or all. Clients hold copies.
-    most_test : int, optional
-        With "own classes", at most so many test samples for each client, drawn at random.
+    `test` is a share of each client's own samples, or the official test part, of which a client gets copies of the
+    samples of the classes it holds ("own classes", at most `most_test` of them, drawn at random), or of all.
     """
 
     test: Share | Literal["own classes", "all"] = 0.2

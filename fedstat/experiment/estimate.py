@@ -44,14 +44,9 @@ _FORWARD = 1 / 3
 class Estimate:
     """The time and memory that a run will take, roughly.
 
-    Attributes
-    ----------
-    seconds : float
-        Time, on a machine as busy as during the rehearsal.
-    memory : int
-        Bytes on the device and beside it, without the program's own.
-    disk : int
-        Bytes of clients' rows in the temporary folder, where they are too large for memory.
+    Seconds are those of a machine as busy as during the rehearsal. `memory` is in bytes on the device and beside it,
+    without the program's own; `disk` in bytes of clients' rows in the temporary folder, where they are too large for
+    memory.
     """
 
     seconds: float
@@ -66,14 +61,8 @@ class Estimate:
 def estimate(setup: Setup, done: int = 0) -> Estimate:
     """Rehearse a run and estimate what the rounds after `done` take.
 
-    All methods train a few clients of the first seed for a few rounds, on one batch each; nothing of it is kept.
-
-    Raises
-    ------
-    ValueError
-        If methods, network and data do not fit together.
-    FloatingPointError
-        If losses become infinite or NaN already.
+    All methods train a few clients of the first seed for a few rounds, on one batch each; nothing of it is kept. What
+    does not fit together shows as a ValueError, and losses that become infinite or NaN already as a FloatingPointError.
     """
     experiment = setup.experiment
     clients = setup.clients[experiment.seeds[0]]

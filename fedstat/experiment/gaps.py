@@ -22,14 +22,9 @@ _LISTED = 12
 def gaps(setup: Setup) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return what a table lacks, and sentences of it; nothing for other data.
 
-    Returns
-    -------
-    DataFrame
-        A row for each client, new ones included, and column in which something is missing or unknown: client, column,
-        samples, missing, filled with, unknown words. Counts are those of the first seed's clients. A word is unknown
-        if no training sample has it under one of the seeds, or others are more frequent.
-    tuple of str
-        The sentences.
+    There is a row for each client, new ones included, and column in which something is missing or unknown. Counts are
+    those of the first seed's clients. A word is unknown if no training sample has it under one of the seeds, or others
+    are more frequent.
     """
     experiment, x = setup.experiment, setup.dataset.x
     if experiment.data.prepare is None or x.ndim != 2:

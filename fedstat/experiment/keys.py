@@ -11,13 +11,7 @@ from fedstat.experiment.validation import Table
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Split ``KEY=VALUE``, the value as TOML writes it; a bare word is text.
-
-    Raises
-    ------
-    ValueError
-        If there is no ``=``, or the value is neither TOML nor a word.
-    """
+    """Split ``KEY=VALUE``, the value as TOML writes it; a bare word is text."""
     key, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} should read KEY=VALUE, such as partition.alpha=0.1.")

@@ -42,13 +42,7 @@ class Named(BaseModel, extra="allow", strict=True):
 
 
 def make_method(choice: Choice, key: str = "method") -> Method:
-    """Return the method that a choice names, with its options.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method, or an option does not fit.
-    """
+    """Return the method that a choice names, with its options; errors begin with `key`."""
     if ":" in choice.name:
         found = looked_up(key, fs.methods.find, choice.name)
     else:
@@ -70,26 +64,14 @@ def make_method(choice: Choice, key: str = "method") -> Method:
 
 
 def make_attack(choice: Choice) -> Attack:
-    """Return the attack that a choice names, with its options.
-
-    Raises
-    ------
-    ValueError
-        If there is no such attack, or an option does not fit.
-    """
+    """Return the attack that a choice names, with its options."""
     made: Attack = made_of(choice, "attack", ATTACKS)
     check_attack(made)
     return made
 
 
 def participation(value: Any, key: str = "participation") -> float | Attendance:
-    """Return the share of clients that a configuration names, or the attendance.
-
-    Raises
-    ------
-    ValueError
-        If there is no such attendance, or an option does not fit.
-    """
+    """Return the share of clients that a configuration names, or the attendance; errors begin with `key`."""
     if not isinstance(value, Mapping):
         return number(key, value, "(0, 1]")
     choice, inner = validated(Named, value, key).choice, {}

@@ -115,10 +115,7 @@ def read(path: str | Path, changes: Table | None = None) -> Experiment:
 def code_named(path: str | Path, changes: Table | None = None) -> dict[str, str]:
     """Return the Python code that `read` would run, without running any: ``file.py:Name`` by the key that names it.
 
-    Raises
-    ------
-    ValueError
-        As `read`, for whatever can be told without that code.
+    Errors are those of `read` that can be told without that code.
     """
     path = Path(path)
     table = _table_of(path, changes)
@@ -134,13 +131,7 @@ def code_named(path: str | Path, changes: Table | None = None) -> dict[str, str]
 
 
 def without_code(path: str | Path, changes: Table | None = None) -> Experiment:
-    """Return what `read` does, with stand-ins for all that may be Python code: data, clients, rounds and seeds stay.
-
-    Raises
-    ------
-    ValueError
-        As `read`.
-    """
+    """Return what `read` does, with stand-ins for all that may be Python code: data, clients, rounds and seeds stay."""
     path = Path(path)
     table = _table_of(path, changes)
     known = {key: value for key, value in table.items() if key not in (*_TABLES, "executor", "participation")}
@@ -187,10 +178,7 @@ def _table_of(path: Path, changes: Table | None) -> Table:
 def parse(table: Table, folder: Path) -> Experiment:
     """Make an `Experiment` of a TOML table; `folder` is what paths are relative to.
 
-    Raises
-    ------
-    ValueError
-        With a line for each thing that is wrong.
+    The ValueError has a line for each thing that is wrong.
     """
     file: Any = validated(_File, _placed(_labelled(table), folder, {}), "", tables=_TABLES)
     training, parts, trainings = file.training
@@ -200,13 +188,7 @@ def parse(table: Table, folder: Path) -> Experiment:
 
 
 def network(choice: Choice) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return the function that a choice names, and its arguments; facts about the data that are not given are None.
-
-    Raises
-    ------
-    ValueError
-        If there is no such function, or an option does not fit.
-    """
+    """Return the function that a choice names, and its arguments; facts about the data that are not given are None."""
     known = [name for name in fs.models.__all__ if inspect.isfunction(getattr(fs.models, name))]
     if ":" not in choice.name and choice.name not in known:
         raise ValueError(no_such("model.name", choice.name, known, 'or one\'s own, as "mine.py:name"'))
@@ -227,13 +209,7 @@ def _source(source: Source, before: Table) -> Source:
 
 
 def transformer(source: Source) -> Any:
-    """Return what prepares the inputs, a new one of an own function; None if they are taken as they are.
-
-    Raises
-    ------
-    ValueError
-        If there is no such object, or it is no transformer.
-    """
+    """Return what prepares the inputs, a new one of an own function; None if they are taken as they are."""
     if source.prepare is None or ":" not in source.prepare:
         return source.prepare
     found = looked_up("data.prepare", load_object, source.prepare)
@@ -303,13 +279,7 @@ def _check_tuning(experiment: Experiment) -> None:
 
 
 def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid:
-    """Return what the tuning of a method chooses from, with values as the method has them.
-
-    Raises
-    ------
-    ValueError
-        If there is no such parameter, or a value does not fit it.
-    """
+    """Return what the tuning of a method chooses from, with values as the method has them."""
     choice = experiment.method[label]
     method, training = make_method(choice, f"method.{toml_key(label)}"), experiment.trainings[label]
     values: dict[str, list[Any]] = {}
@@ -343,13 +313,7 @@ def _evaluation(evaluation: Evaluation, before: Table) -> Evaluation:
 
 
 def metrics(evaluation: Evaluation) -> dict[str, Metric]:
-    """Return the metrics that an evaluation asks for by name; one's own are called as in their files.
-
-    Raises
-    ------
-    ValueError
-        If there is no such metric.
-    """
+    """Return the metrics that an evaluation asks for by name; one's own are called as in their files."""
     chosen = {}
     for name in evaluation.metrics:
         if ":" not in name and name not in BUILT_IN:
@@ -365,13 +329,7 @@ def _participation(value: Any, before: Table) -> Any:
 
 
 def executor(name: str) -> Any:
-    """Return the executor that a configuration names: the name of a built-in one, or an object of one's own.
-
-    Raises
-    ------
-    ValueError
-        If there is no such executor.
-    """
+    """Return the executor that a configuration names: the name of a built-in one, or an object of one's own."""
     if name == "ray" and find_spec("ray") is None:
         raise ValueError("executor: ray needs Ray: pip install 'fedstat[ray]'.")
     found = looked_up("executor", load_object, name) if ":" in name else RayExecutor() if name == "ray" else name

@@ -98,13 +98,7 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
 
 
 def check_folder(out: Path, experiment: Experiment, resume: bool) -> int:
-    """Return how many rounds of the experiment a folder holds.
-
-    Raises
-    ------
-    ValueError
-        If it holds something else, or is not to be continued.
-    """
+    """Return how many rounds of the experiment a folder holds; refuse anything else, and a run that is not to go on."""
     before = _kept(out, settled(out, experiment), resume)
     return 0 if before is None else int(before.config["rounds"])
 

@@ -51,22 +51,10 @@ GLOBAL = "FilterDecomp (global): last round, all official test samples"
 class Summary:
     """A run in numbers; ``print`` it, or write `table`.
 
-    Attributes
-    ----------
-    comparison : Comparison
-        The primary summary, with differences paired on seeds.
-    beside : DataFrame
-        The same rounds in the other metrics, and the bytes that travelled; a row for each method.
-    missing : mapping of (method, metric) to str
-        How many values of `beside` are missing, in words.
-    papers : DataFrame
-        Columns summary, method, mean, sd over seeds, seeds, optimistic, chosen on validation, missing.
-    newcomers : DataFrame or None
-        Columns method, estimand, metric, mean, sd over seeds, seeds, clients (for each seed), missing.
-    notes : tuple of str
-        What must be known to read the numbers.
-    stamp : str
-        What is wrong with the data; empty if nothing.
+    `comparison` is the primary summary, with differences paired on seeds. `beside` has the same rounds in the other
+    metrics and the megabytes that travelled, a row for each method; `missing` says in words, by method and metric, how
+    many of its values are missing. `papers` are the papers' summaries; `papers` and `newcomers` give mean and sd over
+    seeds. `notes` must be known to read the numbers, and `stamp` says what is wrong with the data, empty if nothing.
     """
 
     comparison: Comparison
@@ -146,28 +134,11 @@ def summarise(
     notes: tuple[str, ...] = (),
     lossy: str = "",
 ) -> Summary:
-    """Summarise a run.
+    """Summarise a run of which `comparison`, over the `last` rounds, is the primary summary.
 
-    Parameters
-    ----------
-    history, traffic : DataFrame
-        Of the result.
-    sizes : mapping of int to ndarray, each (K,)
-        Training samples of each client, by seed.
-    test_sizes : ndarray
-        Test samples of each client that is measured, under any seed.
-    comparison : Comparison
-        The primary summary.
-    last : int
-        Its rounds.
-    newcomers : DataFrame, optional
-        As `fedstat.newcomers` returns it.
-    tuned : str
-        How parameters were chosen; empty if that is not known.
-    notes : tuple of str
-        What else must be known.
-    lossy : str
-        How the data differ from the original's.
+    `sizes` are the training samples of each client by seed, (clients,) each; `test_sizes` the test samples of each
+    client that is measured, under any seed. `tuned` says how parameters were chosen (empty if that is not known),
+    `notes` what else must be known, and `lossy` how the data differ from the original's.
     """
     test = history[(history["split"] == "test") & (history["round"] > 0)]
     labels = list(dict.fromkeys(test["method"]))
@@ -218,14 +189,8 @@ def per_client(
 ) -> pd.DataFrame:
     """Return one row per seed, client, method and model: means over the last rounds, and the bytes of all rounds.
 
-    Parameters
-    ----------
-    history, traffic : DataFrame
-        Of the result.
-    names : mapping of int to DataFrame
-        What is known of each seed's clients, a row for each.
-    last : int
-        Rounds averaged, as in the primary summary; of runs that stopped early it is the round that each kept.
+    `names` are tables of what is known of each seed's clients, a row for each. Of runs that stopped early, the round
+    that each kept stands for the last ones.
     """
     key = ["seed", "client", "method"]
     rows = history[history["split"] == "test"]

@@ -28,11 +28,6 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     Every finished trial stays under ``tuning/`` in the run's folder, so that the same call continues; ``tuning.csv``
     lists all of them, and ``tuning.txt`` says what was chosen, at what cost and how optimistically. Without ``[tune]``
     nothing is done.
-
-    Raises
-    ------
-    ValueError, FloatingPointError
-        As `fedstat.tune`; the table is named.
     """
     experiment, tune = setup.experiment, setup.experiment.tune
     if tune is None:

@@ -49,25 +49,10 @@ def looked_up(key: str, find: Callable[[Any], T], what: Any) -> T:
 def validated(
     cls: type[T], table: Table, key: str, beside: Iterable[str] = (), tables: Mapping[str, type | None] | None = None
 ) -> T:
-    """Make a dataclass of the table at a key.
+    """Make a dataclass of the table at a key; the ValueError has a line for each value that does not fit.
 
-    Parameters
-    ----------
-    cls : type
-        The dataclass.
-    table : mapping of str to object
-        Its fields.
-    key : str
-        Where the table stands in the file.
-    beside : iterable of str
-        Keys of the table that were taken out before.
-    tables : mapping of str to type, optional
-        The tables inside, each with its class; None for those whose keys are known by other means.
-
-    Raises
-    ------
-    ValueError
-        With a line for each value that does not fit.
+    `beside` are keys of the table that were taken out before. `tables` are those inside, each with its class, or None
+    where the keys are known by other means.
     """
     try:
         (made,) = TypeAdapter(tuple[cls], config=_STRICT).validate_json(json.dumps([table], default=_no_text))  # type: ignore[valid-type]

@@ -38,25 +38,11 @@ def pack_coded(sent: Sent, message: Message, known: Params, method: Method) -> P
 def unpack_coded(
     packet: Packet, method: Method, known: Params, masks: Params, dtype: torch.dtype
 ) -> Mapping[str, np.ndarray]:
-    """Return the arrays of the message that a client sent, from its bytes.
+    """Return the arrays of the message that a client sent, from its bytes, which may have come from anybody.
 
-    Parameters
-    ----------
-    packet : Packet
-        As it came, from anybody.
-    method : Method
-        The method, with its compression or without.
-    known : dict of Tensor, each (1, ...)
-        The leaves that the client received.
-    masks : dict of Tensor of bool, each broadcastable to (1, ...)
-        The elements that are shared, where not all of a leaf is.
-    dtype : torch.dtype
-        Floating type of the leaves.
-
-    Raises
-    ------
-    Refused
-        If bytes cannot be decoded, or are not of a leaf's part that is shared.
+    `known` are the leaves that the client received, (1, ...) each; `masks`, broadcastable to them, are the elements
+    that are shared, where not all of a leaf is. Bytes that cannot be decoded, or are not of a leaf's part that is
+    shared, are `Refused`.
     """
     if method.compression is None:
         return packet.arrays

@@ -94,13 +94,7 @@ def question(ask: Ask, round: int, arrays: Mapping[str, np.ndarray] | None = Non
 
 
 def pack(message: Message, row: int, method: object) -> dict[str, np.ndarray]:
-    """Return what one client's row of a message is as arrays.
-
-    Raises
-    ------
-    Refused
-        For an entry whose length only its sender knows.
-    """
+    """Return what one client's row of a message is as arrays; refuse an entry whose length only its sender knows."""
     arrays = {}
     for name, entry in message.items():
         if isinstance(entry, Sparse):
@@ -120,26 +114,12 @@ def pack(message: Message, row: int, method: object) -> dict[str, np.ndarray]:
 
 
 def unpack(arrays: Mapping[str, np.ndarray], known: Params, masks: Params) -> tuple[Params, Params]:
-    """Return what arrays say, as rows of one client, and which elements of it they say.
+    """Return what arrays say, as rows of one client, (1, ...) each, and masks that are true where they say it.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-        As they came, from anybody.
-    known : dict of Tensor, each (1, ...)
-        The leaves that the receiver knows, which give shapes and types.
-    masks : dict of Tensor of bool, each broadcastable to (1, ...)
-        The elements that are shared, where not all of a leaf is.
-
-    Returns
-    -------
-    values, said : dict of Tensor, each (1, ...)
-        Numbers, and masks that are true where they were sent. Bits are left out: both sides know what they say.
-
-    Raises
-    ------
-    Refused
-        If an array has another type or another shape than it must have, or numbers are not finite.
+    Arrays may come from anybody: another type or shape than an array must have, or numbers that are not finite, are
+    `Refused`. `known` are the leaves that the receiver knows, (1, ...) each, which give shapes and types; `masks`,
+    broadcastable to them, are the elements that are shared, where not all of a leaf is. Bits are left out: both sides
+    know what they say.
     """
     values, said = dict[str, Tensor](), dict[str, Tensor]()
     for key, array in arrays.items():
@@ -185,10 +165,7 @@ def pack_masks(masks: Params, row: int) -> Packet:
 def unpack_masks(packet: Packet, shapes: Mapping[str, torch.Size]) -> Params:
     """Return the masks, (1, ...) each, that `pack_masks` made; `shapes` are those of the leaves.
 
-    Raises
-    ------
-    Refused
-        If a mask belongs to no leaf, does not fit its leaf, or is missing.
+    A mask that belongs to no leaf, does not fit its leaf, or is missing, is `Refused`.
     """
     masks = {}
     for key, which in packet.numbers.items():

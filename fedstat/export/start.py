@@ -55,14 +55,7 @@ class _Counts:
 class Roster:
     """Stand in for `Clients` where their data are not: how many there are, of which classes.
 
-    Attributes
-    ----------
-    size : int
-        Number of clients.
-    classes : tuple or None
-        Class codes; None for regression.
-    train : _Counts
-        The numbers of training samples, where they are known.
+    Class codes are None for regression; `train` has the numbers of training samples, where they are known.
     """
 
     size: int
@@ -123,12 +116,8 @@ def federation_of(
 def common_start(method: Method, federation: Federation) -> State:
     """Return the state before the first round as far as everybody can tell it without anybody's data.
 
-    A method whose own start needs data starts as `Method` does; the server finds out whether clients miss something.
-
-    Raises
-    ------
-    Refused
-        If even the leaves need data.
+    A method whose own start needs data starts as `Method` does; the server finds out whether clients miss something. If
+    even the leaves need data, it is `Refused`.
     """
     network = federation.network
     with suppress(Asked):
@@ -156,12 +145,7 @@ def own_view(start: Params, store: ClientStore, ids: Tensor) -> Params:
 def check_noise(method: Method, state: State) -> None:
     """Refuse a mechanism that the method has no place for, or that needs more of clients than these do.
 
-    Raises
-    ------
-    Unfit
-        If the clients would add the noise: a reply that is left out would take its share along.
-    ValueError
-        As `fedstat.federate` does.
+    Clients must not be the ones who add the noise: a reply that is left out would take its share along.
     """
     if method.mechanism is None:
         return

@@ -49,13 +49,7 @@ def read(decode: Callable[..., Packet], *carried: Any) -> Packet | Refused:
 
 
 def decoded(arrays: Mapping[str, Callable[[], np.ndarray]], numbers: Mapping[str, Any]) -> Packet:
-    """Return the packet of arrays, which are read here, and of numbers.
-
-    Raises
-    ------
-    Refused
-        If an array cannot be read, or a number is none.
-    """
+    """Return the packet of arrays, which are read here, and of numbers; refuse what cannot be read or is no number."""
     found = {}
     for name, array in arrays.items():
         try:
@@ -90,13 +84,7 @@ def meet(
 
 
 def introduced(hellos: Iterable[tuple[Place, Packet | Refused]], clients: int) -> dict[int, tuple[Place, Packet]]:
-    """Return who is which client, by number.
-
-    Raises
-    ------
-    Refused
-        If somebody does not say which client it is, or two say that they are the same.
-    """
+    """Return who is which client, by number; refuse somebody who does not say, and two who say the same."""
     found: dict[int, tuple[Place, Packet]] = {}
     for who, packet in hellos:
         if isinstance(packet, Refused):

@@ -56,10 +56,7 @@ def broken_rule(r: np.ndarray) -> tuple[int, int, str] | None:
 def check_correlation(r: np.ndarray) -> np.ndarray:
     """Return `r` in float64, exactly symmetric with unit diagonal; raise an error that says what is wrong with it.
 
-    Raises
-    ------
-    ValueError
-        If `r` is not square, finite, symmetric, positive semidefinite and in [-1, 1] with unit diagonal.
+    Up to rounding it must be so already, and be positive semidefinite with entries in [-1, 1].
     """
     r = np.asarray(r, dtype=np.float64)
     if r.ndim != 2 or r.shape[0] != r.shape[1] or r.size == 0:

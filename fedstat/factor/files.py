@@ -33,23 +33,11 @@ _PICKLED = {".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".joblib", ".npz"
 class Table:
     """A table whose columns' correlations are analysed.
 
-    Attributes
-    ----------
-    values : ndarray, shape (n, p)
-        Finite numbers, and NaN for gaps that were kept; float32 if the file holds float32 or less, else float64.
-    names : tuple of str, length p
-        Names of the columns; V1, V2, ... if the file has none, unit0, unit1, ... for weights.
-    row_names : tuple of str, length n, or None
-        Labels that the file gives its rows.
-    weights : bool
-        Whether the columns are units of a network and the rows coordinates of their weights, which are no
-        independent observations.
-    clients : int
-        Number of clients whose weights are stacked below one another.
-    left_out : int
-        Rows left out because a value was missing.
-    numbers : ndarray of int, shape (n,), or None
-        Numbers of the rows in the file, counted from 1; None where none was left out.
+    Values, (rows, columns), are finite, and NaN for gaps that were kept; float32 if the file holds float32 or less,
+    else float64. Columns without a name in the file are V1, V2, ..., or unit0, unit1, ... for weights. With `weights`,
+    columns are units of a network and rows coordinates of their weights, which are no independent observations; those
+    of all `clients` are stacked below one another. Of a table from which rows with a missing value were left out,
+    `numbers` are those of the other rows in the file, counted from 1.
     """
 
     values: np.ndarray
@@ -71,32 +59,15 @@ def read_table(
 ) -> Table:
     """Read the table or the weights in a .csv, .tsv, .txt, .npy or .safetensors file.
 
-    Text has one row a line, separated by commas, semicolons or tabs. Its first line is a header unless it holds
-    numbers only; its first column holds row names if the header calls it rownames or leaves it nameless (as R and
-    pandas write), or if it is made of distinct texts. An .npy array of two axes is a table too. Weights have the
-    units on their first axis, as PyTorch's linear and convolutional layers do, or on the second after the clients. The
+    Text has one row a line, separated by commas, semicolons or tabs. Its first line is a header unless it holds numbers
+    only; its first column holds row names if the header calls it rownames or leaves it nameless (as R and pandas
+    write), or if it is made of distinct texts. An .npy array of two axes is a table too. Weights have the units on
+    their first axis, as PyTorch's linear and convolutional layers do, or on the second after the `clients`. The
     personal weights of all clients of a saved run of fedstat are read by their index, ``run/clients/0/index.json``.
 
-    Parameters
-    ----------
-    path : path
-        The file; its suffix says of which kind it is.
-    layer : str, optional
-        For safetensors: a tensor, or a layer whose weight it is ("conv1" for "conv1.weight").
-    clients : bool
-        Whether the first axis of the weights is the client.
-    without : sequence of str
-        Columns to leave out, which may hold anything.
-    missing : {"refuse", "drop", "keep"}
-        What becomes of rows in which a value is missing; kept gaps are NaN.
-
-    Raises
-    ------
-    ValueError
-        If the file is of no such kind, or the remaining table is no matrix of finite numbers with at least two rows.
-        The message names the place and the remedy.
-    OSError
-        If the file cannot be read.
+    For safetensors, `layer` is a tensor, or a layer whose weight it is ("conv1" for "conv1.weight"). Columns to leave
+    out, `without`, may hold anything. Where rows with missing values are kept, gaps are NaN. At least two rows must
+    remain. Each ValueError names the place and the remedy.
     """
     table, lines = _read(path, layer, clients, without)
     kept = _kept(path, table.names, without)
@@ -120,18 +91,8 @@ def read_table(
 def read_correlation(path: str | Path, *, without: Sequence[str] = ()) -> Table:
     """Read a square matrix, with both its triangles, from a .csv, .tsv, .txt or .npy file.
 
-    Parameters
-    ----------
-    path, without
-        As for `read_table`; the row of a variable is left out with its column.
-
-    Raises
-    ------
-    ValueError
-        If the file holds no positive semidefinite matrix with unit diagonal, or names its rows and columns in
-        different orders. The message names the place and the remedy.
-    OSError
-        If the file cannot be read.
+    The row of a variable in `without` is left out with its column. A matrix that is not positive semidefinite with unit
+    diagonal, or names its rows and columns in different orders, is a ValueError, which names the place and the remedy.
     """
     table, lines = _read(path, None, False, without)
     kept, n = _kept(path, table.names, without), len(table.values)

@@ -17,10 +17,7 @@ _INDEX, _MANIFEST = "index.json", "manifest.json"
 def check_listed(path: Path) -> None:
     """Refuse a file of a saved run that is not the one that the run wrote; others have nothing to be held against.
 
-    Raises
-    ------
-    ValueError
-        If the manifest beside the file lists another SHA-256, or its name is no hash of the row that a client keeps.
+    The manifest beside the file lists its SHA-256; of a row that a client keeps, the name is a hash.
     """
     if re.fullmatch("[0-9a-f]{40}", path.stem) and (index := path.with_name(_INDEX)).is_file():
         check_row(index, path.stem)
@@ -36,13 +33,7 @@ def check_listed(path: Path) -> None:
 
 
 def check_row(index: Path, version: str) -> None:
-    """Refuse the file of a client's row whose content is not what its name, a hash, promises.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged or the index is no index.
-    """
+    """Refuse the file of a client's row whose content is not what its name, a hash, promises."""
     from safetensors.numpy import load_file
 
     file = index.with_name(f"{version}.safetensors")

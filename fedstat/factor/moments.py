@@ -102,13 +102,7 @@ class Moments:
         return Moments(rows, self.mean + gap * (other.rows / rows), scatter, low, high)
 
     def __mul__(self, weight: float) -> Moments:
-        """Return the moments of the same rows counted `weight` times.
-
-        Raises
-        ------
-        ValueError
-            If `weight` is negative or not finite.
-        """
+        """Return the moments of the same rows counted `weight` times."""
         if not 0 <= weight < np.inf:
             raise ValueError(f"weight must be a number of times, at least 0, got {weight}.")
         return replace(self, rows=self.rows * weight, scatter=self.scatter * weight)

@@ -127,13 +127,7 @@ def arranged(turned: Rotation, order: np.ndarray, signs: np.ndarray) -> Rotation
 
 
 def with_correlations(loadings: np.ndarray | Rotation) -> tuple[np.ndarray, np.ndarray]:
-    """Return loadings (p, m) and their factors' correlations (m, m), the identity unless a rotation was oblique.
-
-    Raises
-    ------
-    ValueError
-        If the loadings are no finite matrix with rows and columns.
-    """
+    """Return loadings (p, m) and their factors' correlations (m, m), the identity unless a rotation was oblique."""
     matrix, phi = (loadings.loadings, loadings.correlations) if isinstance(loadings, Rotation) else (loadings, None)
     matrix = check_loadings(matrix)
     return matrix, np.eye(matrix.shape[1]) if phi is None else phi

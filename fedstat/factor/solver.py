@@ -35,26 +35,15 @@ _DEPTH = 5  # steps that the extrapolation remembers
 
 @dataclass(frozen=True)
 class Solution:
-    """The point at which a solver ended.
+    """The communalities h at which a solver ended, with psi(h) as `criterion`.
 
-    Parameters
-    ----------
-    communalities : ndarray, shape (p,)
-        h.
-    loadings : ndarray, shape (p, m)
-        Eigenvectors of R_h times the roots of its m largest eigenvalues; zero where those are negative.
-    criterion : float
-        psi(h).
-    residual : float
-        ``max |h - min(F(h), 1)|``, or ``max |h - F(h)|`` without the bound.
-    iterations : int
-        Number of steps tried; each took an eigendecomposition, as did the start.
-    converged : bool
-        Whether the last step was below the tolerance.
-    identified : bool
-        Whether psi curves upwards, by 1e-5 and more, in all directions in which h can move. If it does not,
-        neighbouring communalities fit about as well, and the start decides which are returned, or rounding does if the
-        m-th eigenvalue is zero or equals the next, at the start or the end. The solvers look for no other minima.
+    Loadings are eigenvectors of R_h times the roots of its m largest eigenvalues; zero where those are negative. The
+    residual is ``max |h - min(F(h), 1)|``, or ``max |h - F(h)|`` without the bound. Iterations are steps tried; each
+    took an eigendecomposition, as did the start. It `converged` if the last step was below the tolerance.
+
+    It is `identified` if psi curves upwards, by 1e-5 and more, in all directions in which h can move. If it does not,
+    neighbouring communalities fit about as well, and the start decides which are returned, or rounding does if the m-th
+    eigenvalue is zero or equals the next, at the start or the end. The solvers look for no other minima.
     """
 
     communalities: np.ndarray
@@ -221,13 +210,9 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
     """Iterate with the m leading eigenpairs only, extrapolating from the last steps (Anderson 1965).
 
     It suits m far below p. The eigenpairs of one step start the search of the next. When extrapolation makes the
-    residual grow, the solver drops its history and takes a plain step.
-
-    Raises
-    ------
-    LinAlgError
-        If an eigenvalue was missed (one Krylov space holds one vector of a repeated eigenvalue), or the m-th one is
-        about as large as the next, so that F is hardly defined.
+    residual grow, the solver drops its history and takes a plain step. LinAlgError says that an eigenvalue was missed
+    (one Krylov space holds one vector of a repeated eigenvalue), or that the m-th one is about as large as the next, so
+    that F is hardly defined.
     """
     h, vector = start, np.random.default_rng(0).normal(size=len(r))
     history: list[tuple[np.ndarray, np.ndarray]] = []
@@ -277,10 +262,7 @@ def leading_eigenpairs(
 def next_eigenvalue(r: np.ndarray, diagonal: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> float:
     """Return the largest eigenvalue besides the given leading ones, to about 1e-4.
 
-    Raises
-    ------
-    LinAlgError
-        If it exceeds the least of `values`, which then are not the leading ones.
+    If it exceeds the least of `values`, which then are not the leading ones, LinAlgError is raised.
     """
     shift, moved = diagonal - 1.0, vectors * (values + 1 + np.abs(values).max())
 

@@ -28,14 +28,8 @@ Ranking = Literal["score/size", "score"]
 class Blocks:
     """Consecutive blocks of equal length into which every weight tensor is cut, the last one shorter if need be.
 
-    Attributes
-    ----------
-    shapes : mapping of str to Size
-        The leaves that are cut, in order.
-    dense : frozenset of str
-        The leaves of dense layers, whose blocks are chosen among themselves.
-    parts : int
-        Largest number of blocks per leaf.
+    `shapes` are those of the leaves that are cut, in order, into at most `parts` blocks each. Blocks of the leaves of
+    `dense` layers are chosen among themselves.
     """
 
     shapes: Mapping[str, torch.Size]
@@ -139,25 +133,10 @@ def moments(gate: Params) -> Params:
 def score(gate: Params, x: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Params]:
     """Score all blocks for every sample, by a switchable norm, a dense layer, a batch norm and a sigmoid.
 
-    Parameters
-    ----------
-    gate : dict of Tensor
-        Leaves of `gate_leaves` and `moments`.
-    x : Tensor, shape (n, ...)
-        Samples, each a vector of features, (H, W), or with channels first.
-    valid : Tensor of bool, shape (n,), optional
-        True at samples whose moments the norms use; without it they use the moments in `gate`.
-
-    Returns
-    -------
-    scores : Tensor, shape (n, blocks)
-        In (0, 1).
-    moments : dict of Tensor
-        Means and (biased) variances that the norms used.
-
-    References
-    ----------
-    Luo et al. (2019), Differentiable Learning-to-Normalize via Switchable Normalization, equation 3.
+    The gate has the leaves of `gate_leaves` and `moments`. A sample of `x` is a vector of features, (H, W), or with
+    channels first. The norms use the moments of the samples that are `valid`, (samples,), or without it those in
+    `gate`. Return scores in (0, 1), (samples, blocks), and the means and (biased) variances that the norms used.
+    Equation 3 of Luo et al. (2019), Differentiable Learning-to-Normalize via Switchable Normalization.
     """
     x = x.reshape(len(x), len(gate["input.weight"]), -1)
     mean, var = x.mean(-1), x.var(-1, correction=0)

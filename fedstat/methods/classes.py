@@ -13,13 +13,7 @@ from fedstat.federated.state import Federation
 
 
 def head_outputs(method: Method, network: Network, federation: Federation) -> int:
-    """Return Q, how many outputs the network's head has.
-
-    Raises
-    ------
-    ValueError
-        If the network has no head, or the task is not one of classes with an output for each; it names the method.
-    """
+    """Return Q, how many outputs the network's head has; without one for each class, the error names the method."""
     outputs, classes = network.shapes[network.head_leaves[0]][0], federation.clients.classes
     if classes is None or outputs < len(classes):
         raise ValueError(

@@ -54,25 +54,10 @@ _ROUNDING = 1e-9
 def is_shared(statistic: np.ndarray, cut: Cut, previous: np.ndarray) -> np.ndarray:
     """Return which units are shared: those with ``statistic >= cut``, where equal means equal up to rounding.
 
-    Parameters
-    ----------
-    statistic : ndarray, shape (units,)
-        One value per unit, NaN where it is undefined (a unit whose parameters do not vary).
-    cut : float, Quantile or Count
-        The threshold tau.
-    previous : ndarray of bool, shape (units,)
-        True where a unit was shared before. A unit whose statistic is NaN keeps its state, unless the cut is a number
-        that decides alone (at most 0: all units are shared; infinite: none is). A count includes the units that stay
-        shared so; if they alone exceed it, those with the highest index turn personal.
-
-    Returns
-    -------
-    ndarray of bool, shape (units,)
-
-    Raises
-    ------
-    ValueError
-        If a count exceeds the number of units.
+    All are (units,). The statistic is NaN where it is undefined (a unit whose parameters do not vary). Such a unit
+    stays as it was in `previous`, unless the cut is a number that decides alone (at most 0: all units are shared;
+    infinite: none is). A count includes the units that stay shared so; if they alone exceed it, those with the highest
+    index turn personal.
     """
     known = ~np.isnan(statistic)
     if isinstance(cut, Count):

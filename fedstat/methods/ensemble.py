@@ -15,21 +15,10 @@ from fedstat.federated.state import Predictor, State
 
 
 def ensemble(method: Method, state: State, newcomers: int, *, of: str = "probabilities") -> Predictor:
-    """Return a predictor that averages over the models of all clients.
+    """Return a predictor that averages over the models of all clients, with a row for each newcomer, all alike.
 
-    Parameters
-    ----------
-    method, state
-        The method and its state, of which every client is a member of the ensemble.
-    newcomers : int
-        Number of rows of the predictor, all alike.
-    of : {"probabilities", "outputs"}
-        The quantity that is averaged; for regression both are the outputs.
-
-    Raises
-    ------
-    ValueError
-        If clients keep nothing, so that there is a single model.
+    It averages probabilities, or outputs, which for regression are the same. If clients keep nothing, there is a single
+    model and no ensemble: a ValueError.
     """
     if not state.clients:
         raise ValueError(f"{type(method).__name__} keeps no model per client; an ensemble needs several.")

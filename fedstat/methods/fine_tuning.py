@@ -21,14 +21,10 @@ def fine_tuned(
     epochs: int,
     part: Literal["all", "head"],
 ) -> dict[str, Predictor]:
-    """Train a copy of the models `start`, (m, ...), on each client's samples, by the plain loss and batches of its own.
+    """Train a copy of each client's model on its samples, by the plain loss and batches of its own.
 
-    `part` is the whole network, or its last dense layer.
-
-    Raises
-    ------
-    ValueError
-        If the clients' data are not at hand.
+    Models `start`, (clients, ...), are trained as a whole, or their head, the last dense layer. It needs the clients'
+    data, which a loaded result does not hold.
     """
     if federation is None:
         raise ValueError(

@@ -13,24 +13,8 @@ from fedstat.federated.client.network import Network, Params
 def share_units(network: Network, shared_units: Mapping[str, np.ndarray], clients: int) -> Params:
     """Expand masks of units to masks of leaves; a unit owns the leaves that `Network.unit_leaves` lists.
 
-    Parameters
-    ----------
-    network : Network
-        The network that has the layers.
-    shared_units : mapping of layer name to bool array, shape (units,) or (K, units)
-        True where a unit is shared, for all clients or for each. Everybody shares layers that are not named.
-    clients : int
-        Number of clients K.
-
-    Returns
-    -------
-    dict of bool Tensor
-        A mask, broadcastable to (K, ...), for every leaf of the layers named.
-
-    Raises
-    ------
-    ValueError
-        If a layer does not exist or a mask has the wrong length.
+    A mask, (units,) for all clients or (clients, units), is true where a unit is shared; those of leaves are
+    broadcastable to (clients, ...). Everybody shares layers that are not named.
     """
     shared: Params = {}
     if not isinstance(shared_units, Mapping):

@@ -15,24 +15,8 @@ class ConvNet(nn.Sequential):
     """A network of convolutions and dense layers, with ReLU after each but the head.
 
     Its layers are ``image``, ``conv1``, ``norm1`` (with `norm`), ``relu1``, ..., ``pool1`` after the first stage, ...,
-    ``flatten``, ``hidden`` (or ``hidden1``, ...) and ``head``.
-
-    Parameters
-    ----------
-    channels : int
-        Channels of an image.
-    stages : sequence of sequences of int
-        Channels of the convolutions of each stage.
-    flat : int
-        Numbers that reach the dense layers.
-    dense : sequence of int
-        Units of the dense layers below the head; there may be none.
-    classes : int
-        Outputs.
-    kernel, padding : int
-        Side of the filters, and pixels around an image.
-    norm : bool
-        Normalise after each convolution.
+    ``flatten``, ``hidden`` (or ``hidden1``, ...) and ``head``. A stage lists the channels of its convolutions; `flat`
+    numbers reach the dense layers, of which `dense` has the units of those below the head, if any.
     """
 
     def __init__(

@@ -62,14 +62,9 @@ class Look:
 class Secret:
     """What the attacker does not know: the measure of his success, and the means of controls.
 
-    Attributes
-    ----------
-    x, y : Tensor, shapes (n, ...) and (n,)
-        The samples behind the message, in the order of the steps.
-    leaves : dict of Tensor
-        All leaves as they were before the first of those steps, personal ones included.
-    own : tuple of Tensor
-        All the client's training samples and their labels.
+    `x` and `y` are the samples behind the message, in the order of the steps; `leaves` are all of them, personal ones
+    included, as they were before the first of those steps; `own` are all the client's training samples and their
+    labels.
     """
 
     x: Tensor

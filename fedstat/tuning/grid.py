@@ -22,17 +22,7 @@ _ALIKE = 1.2
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One assignment of values, with the method and the local training that it means.
-
-    Attributes
-    ----------
-    values : dict
-        A value for every parameter of the grid.
-    method : Method
-        The method made of them.
-    training : Training
-        The local training with them.
-    """
+    """One assignment of values to all parameters of the grid, with the method and the local training that it means."""
 
     values: Mapping[str, Any]
     method: Method
@@ -48,20 +38,9 @@ class Trial:
 class Grid:
     """All that can be chosen.
 
-    Attributes
-    ----------
-    maker : class, callable or Method
-        What makes the method.
-    training : Training
-        Local training but for the tuned values.
-    values : dict of tuple
-        The values of each parameter, in the order in which the first of equals is taken.
-    steps : tuple of tuple of str
-        The parameters that are chosen together, step by step.
-    start : dict
-        What a parameter is held at before its own step.
-    factors : dict of str to float
-        The ratio of the two smallest values of each parameter whose values are positive numbers in equal ratios.
+    Of equals, the first in the order of a parameter's values is taken. `steps` are parameters that are chosen together,
+    step by step; before its own step a parameter is held at its value of `start`. `factors` are ratios of the two
+    smallest values, for parameters whose values are positive numbers in equal ratios.
     """
 
     maker: Maker

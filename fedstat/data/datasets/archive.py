@@ -22,25 +22,13 @@ _HEADER = 1 << 13
 
 
 def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], bytes]]]:
-    """Yield the files of a .tar, .tar.gz or .zip archive in their order, without unpacking it.
+    """Yield name, size and reader of the files of a .tar, .tar.gz or .zip archive in their order, without unpacking it.
 
-    Folders are passed over. A member can be read until the next one is asked for.
-
-    Yields
-    ------
-    name : str
-        Relative, with forward slashes.
-    size : int
-        Bytes when unpacked; reading gives exactly as many.
-    read : callable
-        Returns the content; errors while reading are ValueErrors that name the archive.
-
-    Raises
-    ------
-    ValueError
-        If the archive is truncated or corrupt, or holds what no data set needs: absolute names or names with "..",
-        one name twice, links or devices, encrypted files, more than `MEMBERS` files and folders, `MEMBER_BYTES` in one
-        of them or `TOTAL_BYTES` in all.
+    Folders are passed over. Names are relative, with forward slashes. A file can be read until the next one is asked
+    for, and has exactly `size` bytes. What no data set needs is a ValueError that names the archive: absolute names or
+    names with "..", one name twice, links or devices, encrypted files, more than `MEMBERS` files and folders,
+    `MEMBER_BYTES` in one of them or `TOTAL_BYTES` in all. So is a truncated or corrupt archive, which may show only
+    when a file is read.
     """
     path = Path(path)
     with path.open("rb") as file:

@@ -129,13 +129,9 @@ class Source:
 
 
 def check_labels(where: str | Path, labels: ArrayLike, classes: tuple[str, ...], samples: int) -> np.ndarray:
-    """Return the labels as int64, shape (N,), after checking them.
+    """Return the labels as int64, (samples,), after checking that they are from ``0..len(classes) - 1``.
 
-    Raises
-    ------
-    ValueError
-        If there are no samples, not as many labels, or labels other than ``0..len(classes) - 1``. `where` is the file
-        that the message blames.
+    There must be samples, and as many labels. Errors blame the file `where`.
     """
     try:
         y = np.asarray(labels)

@@ -19,12 +19,7 @@ _PIXELS = (3, 32, 32)
 def find_cifar(folder: Path, unpacked: dict[str, str]) -> list[Path]:
     """Return the archives and folders that are present: official names first (binary, python), then subsets and others.
 
-    Parameters
-    ----------
-    folder : Path
-        Where to look.
-    unpacked : dict of str
-        For the stem of each archive, such as "cifar-10-binary", the folder that it unpacks to.
+    `unpacked` has, for the stem of each archive, such as "cifar-10-binary", the folder that it unpacks to.
     """
     official = [name for stem, inside in unpacked.items() for name in (inside, f"{stem}.tar.gz")]
     others = [path for stem in unpacked for path in sorted(folder.glob(f"{stem}-*.tar.gz"))]
@@ -34,28 +29,12 @@ def find_cifar(folder: Path, unpacked: dict[str, str]) -> list[Path]:
 def read_cifar(
     path: Path, train: Sequence[str], test: str, classes: Mapping[str, tuple[str, ...]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Read the batches of one folder or archive.
+    """Read the batches of one folder or archive, those of `train` in their order and then `test`.
 
-    Parameters
-    ----------
-    path : Path
-        Holds every batch as ``<name>.bin`` (binary version) or ``<name>`` (python version).
-    train, test : sequence of str, str
-        Names of the batches, in the order in which they are read.
-    classes : mapping
-        The classes of each kind of label, by the python version's name of the kind, in the order of the binary
-        version's bytes.
-
-    Returns
-    -------
-    x : ndarray of uint8, shape (N, 3, 32, 32)
-    labels : ndarray of int64, shape (N, len(classes))
-    test : ndarray of bool, shape (N,)
-
-    Raises
-    ------
-    ValueError
-        If a batch is missing or malformed, or holds labels that mean nothing.
+    Return images as bytes, (samples, 3, 32, 32), labels, (samples, kinds of label), and which samples test. Batches are
+    ``<name>.bin`` (binary version) or ``<name>`` (python version). `classes` has the classes of each kind of label by
+    the python version's name of the kind, in the order of the binary version's bytes. A batch that is missing or
+    malformed, or holds labels that mean nothing, is a ValueError.
     """
     batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for member, _, read_member in members(path):

@@ -39,30 +39,11 @@ _OPENER = urllib.request.build_opener(_Redirects)
 
 
 def fetch(source: Source, root: str | Path, *, show: Show | None = None) -> Path:
-    """Download the files of a data set that are not there yet.
+    """Download the files of a data set that are not there yet to its folder under `root`, and return the folder.
 
-    Archives stay as they are: the readers read them in place, and nothing in them can name a place outside.
-
-    Parameters
-    ----------
-    source : Source
-        The data set.
-    root : path
-        The data root, of which ``source.folder`` becomes a folder.
-    show : callable, optional
-        ``show(file, done, total)`` is called as bytes arrive; `total` is None where it is unknown.
-
-    Returns
-    -------
-    Path
-        The data set's folder.
-
-    Raises
-    ------
-    ValueError
-        If the data set cannot be fetched, or a file is not the published one; such a file is not kept.
-    OSError
-        If there is no network or no space, or the connection breaks off; the next call goes on from there.
+    Archives stay as they are: the readers read them in place, and nothing in them can name a place outside. `show` gets
+    the file, the bytes so far and in all (None where that is unknown). A file that is not the published one is a
+    ValueError and is not kept. Where the connection breaks off, which is an OSError, the next call goes on from there.
     """
     if not source.downloads:
         raise ValueError(f"{source.name} cannot be fetched. {source.note}")

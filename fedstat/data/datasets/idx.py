@@ -14,15 +14,9 @@ from fedstat.data.datasets.base import Dataset, check_labels
 
 
 def read_idx(raw: bytes, name: str) -> np.ndarray:
-    """Return the array of unsigned bytes in an idx file, gzipped or plain.
+    """Return the array of unsigned bytes in an idx file, gzipped or plain; errors blame the file `name`.
 
-    At most the bytes that the header announces are unpacked, and at most `MEMBER_BYTES`.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are not an idx file of unsigned bytes, of exactly the announced size. `name` is the file that the
-        message blames.
+    At most the bytes that the header announces are unpacked, and at most `MEMBER_BYTES`; fewer or more are an error.
     """
     with blaming(name):
         file = io.BytesIO(raw)
@@ -48,18 +42,9 @@ def find_idx(folder: Path, stems: tuple[str, str] = ("train", "t10k")) -> list[P
 
 
 def idx_dataset(name: str, files: list[tuple[str, bytes]], classes: tuple[str, ...], first: int = 0) -> Dataset:
-    """Put the four files of 28x28 images and their labels together.
+    """Put four files, as name and content, together: 28x28 images and labels to train on, then those to test on.
 
-    Parameters
-    ----------
-    name : str
-        The data set's name.
-    files : list of (str, bytes)
-        Name and content of training images, training labels, test images and test labels.
-    classes : tuple of str
-        The class that each label means.
-    first : int
-        The label of the first class.
+    `first` is the label of the first class.
     """
     x, y = [], []
     for (images_name, images_raw), (labels_name, labels_raw) in zip(files[::2], files[1::2], strict=True):

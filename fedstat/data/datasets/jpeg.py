@@ -8,12 +8,9 @@ import numpy as np
 
 
 def decode_jpeg(raw: bytes, name: str, side: int) -> np.ndarray:
-    """Return the colours of a square JPEG as bytes, shape (3, side, side); a grey one has three equal planes.
+    """Return the colours of a square JPEG as bytes, (3, side, side); a grey one has three equal planes.
 
-    Raises
-    ------
-    ValueError
-        If the bytes are no complete JPEG of that size. `name` is the file that the message blames.
+    Anything but a complete JPEG of that size is a ValueError that blames the file `name`.
     """
     from PIL.JpegImagePlugin import JpegImageFile
 

@@ -26,24 +26,9 @@ def read_leaf(
 ) -> tuple[Sequence[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
     """Read the samples of all users of the files that `find_leaf` finds.
 
-    Parameters
-    ----------
-    folder : path
-        The data set's folder.
-    arrays : callable
-        ``arrays(path, user, x, y)`` returns a user's inputs and labels, which are lists of one length, as arrays.
-
-    Returns
-    -------
-    x : sequence of ndarray
-        The inputs, user by user.
-    y, user, test : ndarray, shape (N,)
-        The labels, the user of each sample, and whether it is for testing.
-
-    Raises
-    ------
-    ValueError
-        If a file is not of LEAF's form, or there is no sample at all.
+    Return the inputs, user by user, and of each sample the label, the user and whether it is for testing.
+    ``arrays(path, user, x, y)`` makes arrays of a user's inputs and labels, two lists of one length. A file that is not
+    of LEAF's form, or no sample at all, is a ValueError.
     """
     found = [
         (*arrays(path, user, inputs, labels), user, path.parent.name == "test")

@@ -21,11 +21,8 @@ _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13
 def read_mat(raw: bytes, name: str, limit: int) -> dict[str, np.ndarray]:
     """Return the numeric arrays of a file by name; refuse a file whose arrays unpack to more than `limit` bytes in all.
 
-    Raises
-    ------
-    ValueError
-        If the file is damaged or of another kind, or holds anything but plain numbers. `name` is the file that
-        the message blames.
+    A file that is damaged, of another kind or holds anything but plain numbers is a ValueError that blames the file
+    `name`.
     """
     order = {b"IM": "<", b"MI": ">"}.get(raw[126:_HEADER])
     if order is None:

@@ -15,14 +15,10 @@ _seen: set[tuple[str, int, int, int]] = set()
 
 
 def check_file(download: Download, path: Path, remedy: str) -> None:
-    """Refuse a file that is not the published one.
+    """Refuse a file that is not the published one, by size and SHA-256; the message names it and ends with `remedy`.
 
-    Raises
-    ------
-    ValueError
-        If its size or its SHA-256 is another one; the message names the file and ends with `remedy`. What was packed
-        anew counts as published if its content is (`Download.unpacked`). Where no checksum is known, the one counts
-        that `fetch` noted beside the file.
+    What was packed anew counts as published if its content is (`Download.unpacked`). Where no checksum is known, the
+    one counts that `fetch` noted beside the file.
     """
     noted = _noted(path)
     wanted = download.sha256 or (noted.read_text().strip() if noted.is_file() else None)
@@ -42,11 +38,6 @@ def check_found(source: Source, folder: Path) -> None:
     """Refuse files of a data set that bear the name of a published one and are not it, once in a process.
 
     Files under other names, such as one's own subsets or what was unpacked, are known to nobody and are not checked.
-
-    Raises
-    ------
-    ValueError
-        As `check_file`.
     """
     published = {download.file: download for download in source.downloads}
     for path in source.find(folder):

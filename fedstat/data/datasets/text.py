@@ -25,13 +25,7 @@ def encode(text: str) -> np.ndarray:
 
 
 def decode_text(raw: bytes, where: str | Path) -> str:
-    """Return a file's text with line feeds only.
-
-    Raises
-    ------
-    ValueError
-        If it is not UTF-8.
-    """
+    """Return a file's text, which must be UTF-8, with line feeds only; errors blame the file `where`."""
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -41,19 +35,7 @@ def decode_text(raw: bytes, where: str | Path) -> str:
 def windows(name: str, where: str | Path, roles: Mapping[str, list[str]]) -> Dataset:
     """Cut each role's lines, joined by blanks, into all windows of 80 characters that have a next one.
 
-    Parameters
-    ----------
-    name : str
-        The data set's name.
-    where : path
-        The file that errors name.
-    roles : mapping of str to list of str
-        Lines of each role. Roles without a whole window have no samples.
-
-    Raises
-    ------
-    ValueError
-        If there is no window at all.
+    Roles without a whole window have no samples. If there is no window at all, the error blames the file `where`.
     """
     texts = {role: encode(re.sub("  +", " ", " ".join([*lines, ""]))) for role, lines in roles.items()}
     texts = {role: text for role, text in texts.items() if len(text) > WINDOW}
