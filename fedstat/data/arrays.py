@@ -163,7 +163,7 @@ def from_indices(
         raise ValueError(f"test and validation must be shares with test + validation < 1, got {test}, {validation}.")
     strata = y if stratify and meanings is not None else None
     rows = _hold_out(partition, len(y), 0.0 if partition.test is not None else test, validation, seed, strata)
-    transformer, told, given = None, "", dict[str, np.ndarray]()
+    transformer, told, given, dealt = None, "", dict[str, np.ndarray](), rows
     if prepare is not None:
         if tokens or common is not None:
             raise ValueError("prepare is for columns of numbers, not for tokens, nor for a common test set.")
@@ -191,18 +191,18 @@ def from_indices(
     else:  # float32 holds whole numbers up to here
         dtype = np.dtype(np.float32 if max(-low, high) <= 2**24 else np.float64)
 
-    def gathered(parts: Sequence[np.ndarray]) -> Samples:
+    def gathered(split: str, parts: Sequence[np.ndarray]) -> Samples:
         n, index = np.array([len(part) for part in parts]), np.concatenate(parts)
         labels = y[index] if table is None else table[np.repeat(np.arange(len(n)), n), y[index]]
-        return Samples(_gathered(x, index, dtype), labels, n)
+        return Samples(_gathered(x, index, dtype), labels, n, np.concatenate(dealt[split]))
 
     if common is not None:
         common = unmasked("common", common)
         if common.dtype.kind not in "iu" or common.size == 0 or common.min() < 0 or common.max() >= len(y):
             raise ValueError(f"common must hold sample numbers 0..{len(y) - 1}, got {common[:5].tolist()}.")
-        rows["common"] = [common]
+        rows["common"] = dealt["common"] = [common]
     return Clients(
-        **{name: gathered(parts) for name, parts in rows.items()},
+        **{name: gathered(name, parts) for name, parts in rows.items()},
         classes=meanings,
         names=partition.names,
         labels=table,

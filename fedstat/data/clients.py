@@ -28,6 +28,8 @@ class Samples:
         Labels ``0..Q-1`` (integer) or regression targets (floating).
     n : ndarray of int, shape (K,)
         How many samples each client has; their sum is N.
+    row : ndarray of int, shape (N,), optional
+        Which sample of the data each one is, counted from 0, if they were dealt from data: the row of a table.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Samples:
     x: np.ndarray | Mapped
     y: np.ndarray
     n: np.ndarray
+    row: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Check types, shapes and values; every client needs at least one sample."""
@@ -67,6 +70,8 @@ class Samples:
             )
         if (total := sum(self.n.tolist())) != len(self.y):
             raise ValueError(f"n counts {total} samples in all, but x and y hold {len(self.y)}.")
+        if self.row is not None and np.shape(self.row) != self.y.shape:
+            raise ValueError(f"row must name each of the {len(self.y)} samples, got shape {np.shape(self.row)}.")
         self._check_values()
 
     def _check_values(self) -> None:
@@ -142,7 +147,8 @@ class Samples:
 
     def at(self, places: np.ndarray, n: np.ndarray) -> Samples:
         """Return the samples at `places`, dealt in that order to clients of `n` samples each."""
-        return Samples(self.x.of(places) if isinstance(self.x, Mapped) else self.x[places], self.y[places], n)
+        row = None if self.row is None else self.row[places]
+        return Samples(self.x.of(places) if isinstance(self.x, Mapped) else self.x[places], self.y[places], n, row)
 
     def whose(self, place: int) -> tuple[int, int]:
         """Return the client of a sample, and its number among the client's own."""

@@ -50,12 +50,13 @@ def predicted(
     with products(tf32=route.tf32):
         for estimand, outputs, _, valid in predict(route, models, replicate.held_out(split), np.arange(len(clients))):
             found.setdefault(estimand, []).append(outputs[valid].cpu())
-    client = clients.splits[split].owners
-    sample = np.arange(len(client)) - clients.splits[split].start[client]
+    samples = clients.splits[split]
+    client = samples.owners
+    sample = np.arange(len(client)) - samples.start[client] if samples.row is None else samples.row
     who = {"client": client, "name": np.array(clients.names, dtype=object)[client], "sample": sample}
     tables = []
     for estimand, parts in found.items():
-        told = _told(route.learner.task, clients, client, clients.splits[split].y, torch.cat(parts))
+        told = _told(route.learner.task, clients, client, samples.y, torch.cat(parts))
         what = {"estimand": estimand, "split": split}
         tables.append(pd.DataFrame({"method": key[0], "seed": key[1], **what, **who, **told}))
     return pd.concat(tables, ignore_index=True)

@@ -207,10 +207,11 @@ class Result:
         -------
         DataFrame
             A row for each method, seed, estimand, client and sample, with the columns method, seed, estimand, split,
-            client, name (the client's), sample (the number of the sample among the client's own) and outcome. Where
-            there are two classes, outcome is 0 or 1 and ``probability`` that of class 1; of more classes outcome is
-            the name, or the number where classes are numbers, and ``p_NAME`` the probability of each; in regression
-            ``value`` is the prediction. Predictions are NaN where the outputs of a model are.
+            client, name (the client's), sample and outcome. Samples are counted from 0 in the data that were dealt, so
+            that they name the rows of a table, or where none were dealt among the client's own. Where there are two
+            classes, outcome is 0 or 1 and ``probability`` that of class 1; of more classes outcome is the name, or the
+            number where classes are numbers, and ``p_NAME`` the probability of each; in regression ``value`` is the
+            prediction. Predictions are NaN where the outputs of a model are.
 
         Raises
         ------

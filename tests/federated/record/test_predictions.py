@@ -105,7 +105,8 @@ def test_metrics_of_predictions_are_those_of_the_history(task):
                     np.testing.assert_array_equal(rows["outcome"], y)
                     np.testing.assert_array_equal(rows["client"], samples.owners)
                     np.testing.assert_array_equal(rows["name"], np.array(clients.names)[samples.owners])
-                    np.testing.assert_array_equal(rows["sample"], np.concatenate([np.arange(n) for n in samples.n]))
+                    own = np.concatenate([np.arange(n) for n in samples.n])
+                    np.testing.assert_array_equal(rows["sample"], own if samples.row is None else samples.row)
 
 
 def test_classes_that_clients_call_differently_have_the_names_of_the_data():
@@ -117,6 +118,7 @@ def test_classes_that_clients_call_differently_have_the_names_of_the_data():
     result = fs.federate(fs.methods.Local(), fs.models.mlp(3, 6, 3), renamed, training, **how)
     table = same_as_history(result, ["test"])
     np.testing.assert_array_equal(table["outcome"], np.array(plain.classes)[plain.test.y])
+    np.testing.assert_array_equal(table["outcome"], y[table["sample"]])
 
 
 def test_early_stopping_keeps_the_predictions_of_the_models_that_it_keeps(tmp_path):
