@@ -1,5 +1,7 @@
 """How often the intervals of `fedstat.assess` hold: 5 to 100 events a site, and twelve small sites together.
 
+Training runs of a site are tested on the same patients; those of the twelve also on splits of their own, by class.
+
 ``python -m benchmarks.predictions`` writes docs/tables/predictions.csv and the table of docs/predictions.md; it takes
 about six minutes of one processor.
 """
@@ -7,10 +9,12 @@ about six minutes of one processor.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
+from sklearn.model_selection import train_test_split
 
 from benchmarks.tables import publish
 from fedstat.inference import clopper_pearson
@@ -21,10 +25,12 @@ from fedstat.inference.predictions.tabulating import CLIENTS, PATIENTS, tabulate
 EVENTS = (5, 10, 20, 50, 100)
 NAMES = {
     "auc": "AUC", "brier": "Brier score", "calibration_slope": "calibration slope",
-    "average_precision": "average precision",
+    "average_precision": "average precision", "accuracy": "accuracy",
 }  # fmt: skip
 #: Sites that are simulated at each number of events, and federations of twelve; training runs of each.
 SITES, FEDERATIONS, RUNS, SMALL = 1000, 300, 5, 12
+#: Patients at each of the twelve, and the share that a run tests where runs split them anew.
+PATIENTS_EACH, TESTED = 16, 0.3
 #: Trained models that a training run is one of, and patients by which their true values are known.
 MODELS, MANY = 40, 200_000
 
@@ -65,6 +71,22 @@ def sited(sites: int, n: int, models: np.ndarray, rng: np.random.Generator) -> t
     return Predictions("two classes", ("first", "second"), tuple(range(RUNS)), names, names, (), (block,)), chosen
 
 
+def federation(models: np.ndarray, anew: bool, rng: np.random.Generator) -> tuple[Predictions, np.ndarray]:
+    """Return predictions at twelve sites, of the same patients under all runs or split anew, and the runs' models."""
+    chosen = rng.integers(MODELS, size=RUNS)
+    each = round(PATIENTS_EACH / TESTED) if anew else PATIENTS_EACH
+    y, x = patients(SMALL * each, rng)
+    site, p = np.repeat(np.arange(SMALL), each), predicted(models[:, chosen], x)
+    blocks = [Block(site, y, p)]
+    if anew:
+        tested = [np.sort(train_test_split(np.arange(len(y)), train_size=TESTED, stratify=2 * site + y,
+                                           random_state=int(rng.integers(2**31)))[0]) for _ in range(RUNS)]  # fmt: skip
+        blocks = [Block(site[of], y[of], p[:, i : i + 1, of]) for i, of in enumerate(tested)]
+    names, again = tuple(map(str, range(SMALL))), TESTED / (1 - TESTED) if anew else 0.0
+    runs = tuple(range(RUNS))
+    return Predictions("two classes", ("first", "second"), runs, names, names, (), tuple(blocks), again), chosen
+
+
 def cells(table: pd.DataFrame, of_runs: np.ndarray, whole: float) -> list[str]:
     """Return how often limits over patients, over both and over runs alone hold.
 
@@ -100,27 +122,23 @@ def main() -> None:
 
     for events in EVENTS:
         predictions, chosen = sited(SITES, round(events / share), models, rng)
-        for name in NAMES:
+        for name in [name for name in NAMES if name != "accuracy"]:
             values, _, _ = tabulate(predictions, name, 0, 0.5, 0.95)
             # limits hold jointly for all sites; at this level each holds alone at 95%
             alone = 1 - 0.05 * values["estimate"].notna().sum() / 2
             _, _, differences = tabulate(predictions, name, 0, 0.5, alone)
             differences = differences[differences["over"] == "client"]
             told(name, f"{events} a site", values, differences, truth[name][:, chosen].mean(axis=-1))
-    for name in ("auc", "brier"):
+    for name, anew in product(("auc", "brier", "accuracy"), (False, True)):
         tables, runs = [], []
         for _ in range(FEDERATIONS):
-            chosen = rng.integers(MODELS, size=RUNS)
-            y, x = patients(SMALL * 16, rng)
-            names = tuple(map(str, range(SMALL)))
-            block = Block(np.repeat(np.arange(SMALL), 16), y, predicted(models[:, chosen], x))
-            federation = Predictions("two classes", ("first", "second"), tuple(range(RUNS)), names, names, (), (block,))
-            tables.append(tabulate(federation, name, 0, 0.5, 0.95)[1:])
+            predictions, chosen = federation(models, anew, rng)
+            tables.append(tabulate(predictions, name, 0, 0.5, 0.95)[1:])
             runs.append(truth[name][:, chosen].mean(axis=-1))
         values, differences = (pd.concat(of) for of in zip(*tables, strict=True))
         for over in (PATIENTS, CLIENTS):
             both = values[values["over"] == over], differences[differences["over"] == over]
-            told(name, f"38 at {SMALL} sites, {over}", *both, np.array(runs).T)
+            told(name, f"38 at {SMALL} sites{', split anew' * anew}, {over}", *both, np.array(runs).T)
     columns = ["", "events", "over patients", "over patients and runs", "over runs alone", "undefined (%)"]
     order = [f"{start}{name}" for name in NAMES.values() for start in ("", "difference of ")]
     made.sort(key=lambda row: order.index(row[0]))
