@@ -23,7 +23,7 @@ def assess(
     ] = None,
     control: Annotated[
         str | None,
-        typer.Option(help="Method that the others are compared with.", show_default="FedAvg, or the first"),
+        typer.Option(help="Method that the others are compared with.", show_default="the run's, FedAvg, or the first"),
     ] = None,
     threshold: Annotated[
         float | None,

@@ -29,6 +29,7 @@ _IN_OPTIONS = {
     r'spread="(\w+)"': r"--spread \1",
     r'or "none" if': "or --spread none if",
     r'"se" if': "--spread se if",
+    r"fs\.assess\('([^']*)', '(\w+)'\)": r"`fedstat assess \1 --metric \2`",
     r"runs=3": "--runs 3",
     r"smaller=True": "--smaller",
     r"smaller=False": "without --smaller",
@@ -40,7 +41,7 @@ def asked(
         list[str] | None,
         typer.Option(
             help="Method that the others are compared with; repeat it to ask which are better than all of several.",
-            show_default="FedAvg, or the first",
+            show_default="the run's, FedAvg, or the first",
         ),
     ] = None,
     all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Compare every method with every other.")] = False,
@@ -52,7 +53,9 @@ def asked(
         list[str] | None,
         typer.Option(help="Model to measure: personal, global, fine-tuned, or METHOD=MODEL for one method."),
     ] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="Last rounds that are averaged.", show_default="10")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Last rounds that are averaged.", show_default="the run's, or 10")
+    ] = None,
     split: Annotated[str | None, typer.Option(help="Samples that models are measured on.", show_default="test")] = None,
     level: Annotated[float | None, typer.Option(help="Confidence level.", show_default="0.95")] = None,
     across: Annotated[

@@ -64,17 +64,19 @@ def compare(
     metric : str, optional
         By default accuracy, else mse, else the only one.
     control : str, sequence of str, or None
-        Label of the method that the others are compared with; None compares all pairs. By default FedAvg if it is
-        there, else the first. Of several controls, such as ("Local", "FedAvg"), the question is which methods are
-        better than all of them; each method is also compared with each control.
+        Label of the method that the others are compared with; None compares all pairs. By default that of the
+        experiments of ``fedstat run``, else FedAvg if it is there, else the first. Of several controls, such as
+        ("Local", "FedAvg"), the question is which methods are better than all of them; each method is also compared
+        with each control.
     estimand : str or mapping of str to str, optional
         Which model of the methods is measured, for all or by label: "personal", "global", "fine-tuned", "trained". By
         default a method's only one; in results of fedstat its own, which it lists first; in other tables the first of
         "personal", "fine-tuned", "cluster" and "global" that it has. Several models under other names must be chosen
         from.
     last : int, optional
-        The primary summary is the mean over clients and over the evaluated ones of the last `last` rounds, 10 by
-        default; of runs that stopped early, over clients in the round that each kept.
+        The primary summary is the mean over clients and over the evaluated ones of the last `last` rounds, by
+        default as many as the experiments say, else 10; of runs that stopped early, over clients in the round that each
+        kept.
     split : str, optional
         The samples measured on: by default the clients' test samples, else validation, else training samples; "common"
         for the test set that all clients have in common.
@@ -82,7 +84,8 @@ def compare(
         Confidence level, 0.95 by default.
     margin : float, optional
         Largest difference that counts as none, in the unit of the metric and fixed beforehand: outcomes may then be
-        "equivalent". Seeds needed are counted for it; for shares they are counted for a point otherwise.
+        "equivalent". By default that of the experiments, if they are compared in the metric that is usual. Seeds needed
+        are counted for it; for shares they are counted for a point otherwise.
     simultaneous : bool
         Whether all intervals (and all equivalences) are to hold together at `level`, rather than each.
     moderated : bool or "auto"
@@ -124,7 +127,7 @@ def compare(
     found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
     scores, level = found.scores, check_level(chosen["level"])
     margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
-    controls = _controls(scores, control, plan)
+    controls = _controls(scores, control, plan, chosen["control"])
     several = len(controls) > 1
     if several and level <= 0.5:
         raise ValueError(f"level must exceed 0.5 where there are several controls, got {level:g}.")
@@ -177,10 +180,14 @@ def _gathered(
             raise ValueError("results were run under different analysis plans; choose one with plan=.")
         plan = plans[0]
     usual: dict[str, Any] = {"last": 10, "level": 0.95}
+    for name in ("control", "last", *(["margin"] if asked["metric"] is None else [])):
+        said = {run.evaluation[name] for run in runs.values() if name in run.evaluation}
+        usual |= {name: said.pop()} if len(said) == 1 else {}
     chosen: dict[str, Any] = {
         name: next((v for v in (value, getattr(plan, name, None)) if v is not None), usual.get(name))
         for name, value in asked.items()
     }
+    chosen["control"] = usual.get("control")
     found = gather(runs, chosen["metric"], chosen["split"], chosen["last"], chosen["estimand"], across)
     named = asked["estimand"] if isinstance(asked["estimand"], Mapping) else {}
     labels = found.scores.methods
@@ -204,12 +211,15 @@ def _margin(margin: float, scores: Scores, level: float) -> float:
     return margin
 
 
-def _controls(scores: Scores, control: str | Sequence[str] | None, plan: AnalysisPlan | None) -> tuple[str, ...]:
-    """Return the labels that the others are compared with; none for all pairs."""
+def _controls(
+    scores: Scores, control: str | Sequence[str] | None, plan: AnalysisPlan | None, usual: str | None
+) -> tuple[str, ...]:
+    """Return the labels that the others are compared with, by default the plan's, else the `usual` one; none for all
+    pairs."""
     if isinstance(control, str) and control == AUTO:
         control = AUTO if plan is None else plan.control
     if isinstance(control, str) and control == AUTO:
-        return ("FedAvg" if "FedAvg" in scores.methods else scores.methods[0],)
+        return (next((label for label in (usual, "FedAvg") if label in scores.methods), scores.methods[0]),)
     controls = () if control is None else (control,) if isinstance(control, str) else tuple(control)
     for label in controls:
         if label not in scores.methods:

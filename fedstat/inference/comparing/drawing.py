@@ -15,7 +15,7 @@ from fedstat.inference.comparing.bands import simultaneous_band
 from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import largest, limits, percent, row_names, shortened
-from fedstat.inference.reading.scores import Scores, better
+from fedstat.inference.reading.scores import SHARES, Scores, better
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 #: Rows of a forest, and methods that have a line style and a band of their own.
 _ROWS, _STYLED = 45, 6
 _LABEL = 36
+#: Letters of clients' names that stand side by side below a picture.
+_WIDE = 80
+#: What marks methods beside each other at a client.
+_SIGNS = "osD^vXP<>*"
 #: How lines of methods are told apart in black and white.
 LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _MARKERS = "osD^vX"
@@ -137,13 +141,14 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
 def clients(
     comparison: Compared, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
 ) -> Axes:
-    """Draw what each client gains by a method (by default the best) against another (by default the control), sorted.
+    """Draw the difference of a method (by default the best) to another (by default the control) at each client, sorted.
 
     Gains are mean differences over seeds; where clients are drawn anew for each seed (their samples differ), each
-    client of each seed has a bar of its own. Bars of those that gain are dark, of those that lose hatched. For
-    accuracies the band between two lines is where 95% of the bars at each place would lie if no client gained or lost:
-    what the noise of the test samples alone may give, at most, since it is counted as independent between the methods
-    and, where all seeds test on the same samples, as the same under all seeds.
+    client of each seed has a bar of its own. Bars of those that do better on average are dark, the others hatched, which
+    is no verdict on single clients. For accuracies the band between two lines is where 95% of the bars at each place
+    would lie if no client gained or lost: what the noise of the test samples alone may give, at most, since it is
+    counted as independent between the methods and, where all seeds test on the same samples, as the same under all
+    seeds.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -158,14 +163,14 @@ def clients(
     width, edge = (0.8, 0.5) if len(gains) <= 200 else (1.0, 0.0)
     known = better(scores.metric)
     for of, word, face, hatch in (
-        (sign * gains > 0, "gains" if known else "more", "0.3", ""),
-        (sign * gains < 0, "loses" if known else "less", "white", "////"),
+        (sign * gains > 0, "better on average" if known else "more", "0.3", ""),
+        (sign * gains < 0, "worse on average" if known else "less", "white", "////"),
     ):
         if of.any():
             ax.bar(places[of], gains[of], width, facecolor=face, edgecolor="0.1", hatch=hatch, linewidth=edge, zorder=2,
                    label=f"{word} ({of.sum()})")  # fmt: skip
     if (zero := int((gains == 0).sum())) > 0:
-        ax.plot([], [], " ", label=f"neither ({zero})")
+        ax.plot([], [], " ", label=f"equal ({zero})")
     ax.axhline(0, color="black", linewidth=0.8, zorder=3)
     if noise is not None:
         draws = np.sort(factor * noise[order] * stream(0, "noise of clients").normal(size=(_DRAWS, len(gains))), axis=1)
@@ -181,7 +186,44 @@ def clients(
         ax.set_title(names, loc="left")
     ax.set_xlim(0, len(gains) + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(ax, columns=4, handle=2)
+    if not new and len(gains) <= _ROWS:
+        there = np.flatnonzero(np.isfinite(pair_values(scores, first, second)[0]).any(axis=0))
+        labels = [_name(scores.clients[i], 24) for i in there[order]]
+        ax.set_xticks(places, labels, rotation=90 if sum(map(len, labels)) > _WIDE else 0)
+    _legend(ax, columns=3, handle=2)
+    return ax
+
+
+def by_client(table: pd.DataFrame, control: str, level: float, ax: Axes | None = None) -> Axes:
+    """Draw differences of methods to the control at each client, with limits that hold together.
+
+    Marks of differences that are shown are filled. Limits that are unusually far from zero may leave the picture.
+    `table` has the rows of one metric of `Assessment.differences`, at clients.
+    """
+    factor = 100 if (metric := table["metric"].iloc[0]) in SHARES else 1
+    methods, names = list(dict.fromkeys(table["method"])), list(dict.fromkeys(table["name"]))
+    if len(methods) * len(names) > _ROWS * 2 or len(methods) > len(_SIGNS):
+        raise ValueError(f"a picture of clients holds {_ROWS * 2} differences of {len(_SIGNS)} methods; assess fewer.")
+    ax = new_axes(ax, 1.2 + 0.13 * (len(methods) + 1) * len(names))
+    ax.axvline(0, color="0.4", linewidth=0.8, zorder=1)
+    for i, (sign, label) in enumerate(zip(_SIGNS, methods, strict=False)):
+        own = table[table["method"] == label].set_index("name").loc[names]
+        rows = np.arange(len(names)) + 0.8 * ((i + 0.5) / len(methods) - 0.5)
+        value, low, high = (factor * own[name].to_numpy(float) for name in ("difference", "low", "high"))
+        ax.hlines(rows, low, high, color="black", linewidth=0.8, zorder=2)
+        ax.plot(value, rows, sign, color="black", markersize=4.5, markerfacecolor="white", label=_name(label), zorder=3)
+        shown = ((low > 0) | (high < 0)) & (low < high)
+        ax.plot(value[shown], rows[shown], sign, color="black", markersize=4.5, zorder=4)
+    ends = factor * np.nanmax(np.abs(table[["low", "high"]].to_numpy(float)), axis=1, initial=0)
+    if (usual := np.median(ends[ends > 0])) > 0 and ends.max() > (most := 4 * usual):
+        ax.set_xlim(-most, most)
+    ax.set_yticks(range(len(names)), [_name(name, 24) for name in names])
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    side = {1: "right", -1: "left", 0: ""}[better(metric)]
+    unit = f"difference to {_name(control)} in {metric.replace('_', ' ')}{' (points)' if factor > 1 else ''}"
+    ax.set_xlabel(f"{unit}{f'; better at the {side}' if side else ''}\n{percent(level)} limits that hold together; "
+                  "filled where a difference is shown")  # fmt: skip
+    _legend(ax, columns=4, handle=1.3)
     return ax
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from fedstat import _checks
+from fedstat.inference.comparing.drawing import by_client
 from fedstat.inference.levels import check_level
 from fedstat.inference.predictions import drawing, printing
 from fedstat.inference.predictions.conclusions import conclude, notes_on
@@ -17,6 +18,7 @@ from fedstat.inference.predictions.metrics import METRICS
 from fedstat.inference.predictions.table import Predictions, arrange, predictions_of
 from fedstat.inference.predictions.tabulating import CLIENTS, PATIENTS, tabulate
 from fedstat.inference.reading.choosing import Estimand, measured_models
+from fedstat.inference.reading.formats.fedstat import evaluation_of
 from fedstat.inference.reading.scores import usual_split
 
 if TYPE_CHECKING:
@@ -105,6 +107,15 @@ class Assessment:
         """Draw the net benefit over the threshold, beside that of treating all and none, with bands over patients."""
         return drawing.decision(self.predictions, self.level, ax, draws, seed)
 
+    def plot_clients(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the differences to the control at each client, by default in the first metric, with joint limits."""
+        metric = metric or self.clients["metric"].iloc[0]
+        rows = self.differences[(self.differences["over"] == "client") & (self.differences["metric"] == metric)]
+        rows = rows[rows["outcome"] != "undefined"]
+        if self.control is None or not len(rows):
+            raise ValueError(f"there are no differences of {metric} at clients to draw.")
+        return by_client(rows, self.control, self.level, ax)
+
     def to_markdown(self) -> str:
         """Return sentences and tables as Markdown."""
         return printing.markdown(self)
@@ -157,7 +168,8 @@ def assess(
         others, averaged), brier, log_loss, accuracy, balanced_accuracy. Of numbers: mse, mae, r2. Of times:
         concordance.
     control : str, optional
-        The method that the others are compared with; by default FedAvg if it is there, else the first.
+        The method that the others are compared with; by default that of the run's experiment, else FedAvg if it is
+        there, else the first.
     threshold : float, optional
         Probability from which the second class is named, 0.5 by default; where given, sensitivity and specificity join
         the usual metrics.
@@ -210,7 +222,9 @@ def assess(
     methods = predictions.methods
     if control is not None and control not in methods:
         raise ValueError(f"control must be one of {', '.join(methods)}, got {control!r}.")
-    control = control or ("FedAvg" if "FedAvg" in methods else methods[0])
+    if control is None:
+        own = evaluation_of(Path(table)).get("control") if isinstance(table, str | Path) else None
+        control = next((label for label in (own, "FedAvg") if label in methods), methods[0])
     made = [tabulate(predictions, name, methods.index(control), cut, level) for name in names]
     clients, whole, differences = (pd.concat(of, ignore_index=True) for of in zip(*made, strict=True))
     over = PATIENTS if pooled == "patients" else CLIENTS

@@ -54,8 +54,8 @@ def csv(found: Assessment, path: str | Path | None = None) -> str:
     return written
 
 
-def tables(found: Assessment, most: int | None = None) -> Iterator[Table]:
-    """Yield the tables; with `most` rows of clients, those of the first metric only."""
+def tables(found: Assessment, most: int | None = None, also: str = "") -> Iterator[Table]:
+    """Yield the tables; with `most` rows of clients, those of the first metric only, and of another one."""
     alone = f"{percent(found.level)} limits"
     yield _table(
         f"value of each method, {found.over}, with {alone} of each alone",
@@ -71,7 +71,7 @@ def tables(found: Assessment, most: int | None = None) -> Iterator[Table]:
     if len(found.predictions.clients) < 2:
         return
     metrics = list(found.clients["metric"].unique())
-    for metric in metrics[:1] if most is not None else metrics:
+    for metric in metrics if most is None else [name for name in metrics if name in (metrics[0], also)]:
         rows = found.clients[found.clients["metric"] == metric].copy()
         beside = found.differences[(found.differences["metric"] == metric) & (found.differences["over"] == "client")]
         if len(beside):

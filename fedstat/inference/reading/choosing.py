@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedstat.inference.formatting import listed
+from fedstat.inference.predictions.metrics import METRICS as PREDICTED
 from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import Reduced
 from fedstat.inference.reading.scores import usual_metric, usual_split
@@ -40,8 +41,11 @@ def choose_metric(runs: Mapping[str, Entry], metric: str | None, split: str) -> 
             raise ValueError(f"results have no metric in common that is the usual one; choose with metric=. {known}.")
     for name, found in there.items():
         if metric not in found:
-            known = ", ".join(found)
-            raise ValueError(f"metric {metric!r} is not in the history of {name}, split {split!r}; it has {known}.")
+            kept = bool((runs[name].config or {}).get("predictions")) and metric in PREDICTED
+            raise ValueError(
+                f"metric {metric!r} is not in the history of {name}, split {split!r}; it has {', '.join(found)}."
+                + f" It follows from the predictions that the run keeps: fs.assess({name!r}, {metric!r})." * kept
+            )
     return metric
 
 

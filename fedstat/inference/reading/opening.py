@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ class Entry:
     client under each seed. `kept` says that each run counts in the round that it kept. `notes` tell what was assumed in
     reading it, who attacks, and what differential privacy it comes to. `measured` is that of `Content` in
     ``formats/tidy.py``, and `settings` are the data sets or settings that rows name. `traffic` holds the bytes of each
-    participant of each round, where the run is in memory.
+    participant of each round, where the run is in memory. `evaluation` is what an experiment of ``fedstat run`` says of
+    its evaluation.
     """
 
     batches: Iterable[Any]
@@ -38,6 +39,7 @@ class Entry:
     measured: str | None = None
     settings: frozenset[str] = frozenset()
     traffic: pd.DataFrame | None = None
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_runs(results: Any) -> dict[str, Entry]:
@@ -79,6 +81,7 @@ def _opened(one: Any, name: str) -> Entry:
         getattr(one, "measured", None),
         _settings(batches),
         getattr(one, "traffic", None),
+        getattr(one, "evaluation", {}),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,7 @@ class Opened:
     clients: pd.DataFrame | None
     plan: Path | None
     source: str
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -219,7 +220,8 @@ def open_results(
         history, config, clients, plan = fedstat.facts(files[0].path)
         tuned = fedstat.tuning_of(files[0].path)
         part = Content(replace(history, metric=metric), (tuned,) if tuned else ())
-        return Opened([part], config, clients, plan, str(files[0].path))
+        evaluation = fedstat.evaluation_of(files[0].path)
+        return Opened([part], config, clients, plan, str(files[0].path), evaluation)
     return Opened([_part(file, columns, metric) for file in files], None, None, None, str(files[0].path))
 
 

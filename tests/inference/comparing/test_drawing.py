@@ -168,15 +168,18 @@ def test_the_picture_of_clients_counts_who_gains_and_who_loses():
     gains = client_gains(of.scores, "Local", "FedAvg")[0]
     ax = of.clients()
     assert legend_of(ax) == [
-        f"gains ({(gains > 0).sum()})",
-        f"loses ({(gains < 0).sum()})",
+        f"better on average ({(gains > 0).sum()})",
+        f"worse on average ({(gains < 0).sum()})",
         "test noise alone, at most (95%)",
     ]
     heights = sorted(bar.get_height() for bar in ax.patches)
     np.testing.assert_allclose(heights, np.sort(100 * gains))
     loss = comparison(scores(["FedAvg", "Local"], metric="log_loss", clients=50, gap=0), control="FedAvg")
     gains = client_gains(loss.scores, "Local", "FedAvg")[0]
-    assert legend_of(loss.clients()) == [f"gains ({(gains < 0).sum()})", f"loses ({(gains > 0).sum()})"]
+    assert legend_of(loss.clients()) == [
+        f"better on average ({(gains < 0).sum()})",
+        f"worse on average ({(gains > 0).sum()})",
+    ]
 
 
 def test_clients_need_two_methods():

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedstat._files import complete_folder, sha256
+from fedstat._sealed import unseal
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.reading.formats.tidy import COLUMNS, typed, whole
 
@@ -95,6 +96,12 @@ def tuning_of(path: Path) -> str:
     file = (path.parent if path == run_folder(path) else path) / "tuning.txt"
     said = file.read_text(encoding="utf-8").partition("\n")[0] if file.is_file() else ""
     return said[:1].lower() + said[1:].removesuffix(".")
+
+
+def evaluation_of(path: Path) -> dict[str, Any]:
+    """Return the table ``evaluation`` of the experiment that ``fedstat run`` ran at `path`; empty for other runs."""
+    file = path / "experiment.toml"
+    return dict(tomllib.loads(unseal(file)).get("evaluation", {})) if file.is_file() else {}
 
 
 def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Path | None]:
