@@ -30,7 +30,9 @@ from fedstat.report.figures import style, write_svg
 from fedstat.report.sources import (
     Source,
     fingerprints_of,
+    held_out,
     methods_of,
+    network_of,
     read_source,
     settings_of,
     sizes_of,
@@ -81,7 +83,8 @@ def report_runs(
     assessed = _assessed(runs, sources, comparison, how)
     later = _assessed(runs, sources, comparison, how, new_clients=True)
     with tempfile.TemporaryDirectory() as place:
-        figures, absent = _figures(comparison, assessed, Path(place))
+        names = _names(comparison, sources)
+        figures, absent = _figures(comparison, names, assessed, Path(place))
         seed, picture = next((source.picture for source in sources if source.picture is not None), ("", None))
         files = figures if picture is None else figures | {"partition.svg": picture}
         data = {
@@ -91,13 +94,14 @@ def report_runs(
             "generalises": comparison.generalises,
             "estimand": _sentence(comparison.estimand),
             "notes": [note for note in comparison.notes if not any(s.tuned and s.tuned in note for s in sources)],
+            "metric": comparison.scores.metric.replace("_", " "),
             "control": comparison.control,
             "figures": sorted(files),
             "picture_seed": str(seed),
-            **_tables(comparison, sources),
+            **_tables(comparison, names, sources),
             "predictions": None if assessed is None else _told(assessed),
             "new_clients": None if later is None else _told(later),
-            "to_paste": _to_paste(comparison, sources),
+            "to_paste": _to_paste(comparison, sources, assessed),
             "command": command,
             "version": __version__,
         }
@@ -167,12 +171,13 @@ def _told(assessed: Assessment) -> dict[str, Any]:
     """Return what is printed of predictions."""
     return {
         "conclusions": [_sentence(words) for words in assessed.conclusions],
-        "tables": [_cells(joined(table)) for table in tables(assessed, _ROWS)],
+        "tables": [_cells(joined(table)) for table in tables(assessed, _ROWS, "calibration_slope")],
         "notes": list(assessed.notes),
+        "control": assessed.control,
     }
 
 
-def _to_paste(comparison: Comparison, sources: Sequence[Source]) -> list[str]:
+def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Assessment | None) -> list[str]:
     """Return two paragraphs on one run, for whoever writes about it: what was done, and what left the clients."""
     config, clients, traffic = sources[0].config, sources[0].clients, sources[0].traffic
     if len(sources) > 1 or config is None or clients is None or traffic is None:
@@ -182,23 +187,55 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source]) -> list[str]:
     seeds, methods, share = len(config["seeds"]), comparison.scores.methods, config["participation"]
     drawn = f"each with {100 * share:g}% of the clients," if isinstance(share, float) else f"attended by {part(share)},"
     done = (
-        f"{held} clients hold {samples} training samples. {listed(methods)} {'were' if len(methods) > 1 else 'was'} "
+        f"{held} clients hold {samples} training samples.{held_out(sources[0])} {listed(methods)} "
+        f"{'were' if len(methods) > 1 else 'was'} "
         f"trained for {config['rounds']} rounds{'' if share == 1 else f', {drawn}'} under each of {seeds} "
-        f"seed{'s' * (seeds > 1)}, with fedstat {__version__}. {_tuned(sources[0])} "
-        f"{_sentence(comparison.estimand).rstrip('.')}. {comparison.generalises}"
+        f"seed{'s' * (seeds > 1)}, with fedstat {__version__}. {network_of(sources[0])} {_tuned(sources[0])} "
     )
+    measure, _, reported = comparison.estimand.rstrip(".").partition("; ")
+    done += f"{'Methods are compared by' if reported else 'What is measured is'} the {measure}"
+    done += f": {reported.replace('paired on seeds, ', 'paired on seeds, with ')}" * bool(reported)
+    done += f". {comparison.generalises}"
+    if assessed is not None:
+        metrics = listed(
+            {"auc": "AUC", "brier": "Brier score"}.get(name) or name.replace("_", " ")
+            for name in assessed.pooled["metric"].unique()
+        )
+        over = "patients and trainings" if len(assessed.predictions.seeds) > 1 else "patients"
+        done += (
+            f" Of what the final models predict for each patient, {metrics} are given over all patients and at each "
+            f"client, with {100 * assessed.level:g}% intervals over {over}"
+        )
+        done += (
+            f"; those of differences to {assessed.control} hold together for each metric." if assessed.control else "."
+        )
     done += "".join(f" {_sentence(words)}." for words in attacked(config))
     silent = [label for label in methods if label not in set(traffic[traffic["bytes_up"] > 0]["method"])]
     left = "Samples stayed with their clients. Parts of the models travelled between clients and a server"
     left += f", but under {listed(silent)} nothing travelled" if silent else ""
     if (sources[0].experiment or {}).get("data", {}).get("prepare"):
-        shared = (sources[0].experiment or {})["data"].get("fit_on", "pooled") == "pooled"
-        left += "; means and medians of the inputs were shared before" if shared else ""
+        data = (sources[0].experiment or {})["data"]
+        what = "what prepares the inputs, which all training samples together teach, was"
+        if data["prepare"] == "standard":
+            what = "medians, means and deviations of the inputs, and the words of text columns if there are any, were"
+        left += f"; {what} shared before" * (data.get("fit_on", "pooled") == "pooled")
     hidden = "; ".join(said(config)) or "no noise was added, and no privacy is guaranteed"
     return [done, f"{left}. Parts of models can tell of samples: {hidden}."]
 
 
-def _figures(comparison: Comparison, assessed: Assessment | None, folder: Path) -> tuple[dict[str, Path], list[str]]:
+def _names(comparison: Comparison, sources: Sequence[Source]) -> list[str] | None:
+    """Return the names of the clients, where they are the same under all seeds."""
+    known = next((source.clients for source in sources if source.clients is not None), None)
+    if known is None or "name" not in known or comparison.design is None or comparison.design.clients == "new":
+        return None
+    named = known.groupby("client")["name"].first()
+    names = [str(named.get(client, client)) for client in comparison.scores.clients]
+    return names if len({*names}) == len(names) else None
+
+
+def _figures(
+    comparison: Comparison, names: list[str] | None, assessed: Assessment | None, folder: Path
+) -> tuple[dict[str, Path], list[str]]:
     """Draw what can be drawn, and say what cannot be."""
     import matplotlib.pyplot as plt
 
@@ -206,12 +243,27 @@ def _figures(comparison: Comparison, assessed: Assessment | None, folder: Path) 
         "curves": (comparison.curves, "Curves: they need values after two rounds."),
         "bytes": (lambda: comparison.curves(axis="bytes"), ""),
         "forest": (comparison.plot, "Differences: they need two methods with two common seeds, and no missing values."),
-        "clients": (lambda: comparison.clients(against=_reference(comparison)), ""),
+        "clients": (lambda: named.clients(against=_reference(comparison)), ""),
     }
+    named = comparison
+    if names is not None:
+        named = replace(comparison, scores=replace(comparison.scores, clients=tuple(names)))
+    if assessed is not None:
+        draw["clients"] = (
+            assessed.plot_clients,
+            "Differences at each client: there are none, or too many for a picture.",
+        )
     if len(comparison.scores.clients) < 2:
         del draw["clients"]
     if assessed is not None and assessed.predictions.kind == "two classes":
-        draw |= {"calibration": (assessed.plot_calibration, ""), "roc": (assessed.plot_roc, "")}
+        draw |= {
+            "calibration": (
+                assessed.plot_calibration,
+                "Calibration, ROC and decision curves: the methods are too many.",
+            ),
+            "roc": (assessed.plot_roc, ""),
+            "decision": (assessed.plot_decision, ""),
+        }
     files, absent = {}, []
     for name, (drawn, otherwise) in draw.items():
         with style():
@@ -233,10 +285,10 @@ def _reference(comparison: Comparison) -> str:
     return comparison.control or next((name for name in ("Local", "FedAvg") if name in labels), labels[0])
 
 
-def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]:
+def _tables(comparison: Comparison, names: list[str] | None, sources: Sequence[Source]) -> dict[str, Any]:
     """Return the tables of the report, each with its header, or None where there is nothing to show."""
     header, prints = fingerprints_of(sources)
-    fairness, said = _fairness(comparison)
+    fairness, judged, said = _fairness(comparison, names)
     clients = next((source.clients for source in sources if source.clients is not None), None)
     environments = []
     for source in sources:
@@ -261,6 +313,7 @@ def _tables(comparison: Comparison, sources: Sequence[Source]) -> dict[str, Any]
             ["method", "MB up in a run", "MB down in a run", "kB up, a participant in a round"], traffic_of(sources)
         ),
         "fairness": fairness,
+        "judged": judged,
         "fairness_notes": said,
         "reference": _reference(comparison),
         "fingerprints": _given(header, prints),
@@ -299,15 +352,18 @@ def _given(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, An
     return _cells(Table("", tuple(header), tuple(map(tuple, rows)), words, ()))
 
 
-def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return how unequal clients fare under each method, beside what test noise alone would show, with notes."""
+def _fairness(comparison: Comparison, names: list[str] | None) -> tuple[dict[str, Any] | None, str, list[str]]:
+    """Return how unequal clients fare under each method, beside what test noise alone would show.
+
+    Then come a sentence on which of the clients that have `names` are said to gain or to lose, and notes.
+    """
     from fedstat.inference.client_fairness import fairness
 
     scores = comparison.scores
     if scores.metric != "accuracy" or scores.samples is None or len(scores.clients) < 2:
-        return None, []
+        return None, "", []
     reference = scores.values[scores.methods.index(_reference(comparison))]
-    rows, notes = [], dict[str, list[str]]()
+    rows, notes, judged, named = [], dict[str, list[str]](), list[str](), False
     for label, values in zip(scores.methods, scores.values, strict=True):
         there = np.isfinite(values) & np.isfinite(reference) & (np.nan_to_num(scores.samples) > 0)
         own = label == _reference(comparison)
@@ -316,6 +372,8 @@ def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]
                 np.where(there, values, np.nan),
                 np.where(there, scores.samples, 0),
                 reference=None if own else np.where(there, reference, np.nan),
+                clients=names if there.any(axis=0).all() else None,
+                fresh_tests=comparison.design is not None and comparison.design.data == "drawn",
                 level=comparison.level,
             )
         except ValueError:  # a method without two clients in a seed has no spread over clients
@@ -323,14 +381,28 @@ def _fairness(comparison: Comparison) -> tuple[dict[str, Any] | None, list[str]]
         table, first = found.table.set_index(["measure", "version"]), label
         for note in found.notes:
             notes.setdefault(note, []).append(label)
+        for outcome, who in () if found.clients is None else found.clients.groupby("outcome", sort=False)["client"]:
+            judged += [f"{listed(who)} {outcome if len(who) == 1 else outcome[:-1]} under {label}"] * (
+                outcome != "undecided"
+            )
+        named = named or found.clients is not None
         for measure, points in _MEASURES.items():
             if (measure, "raw") in table.index:
                 rows.append([first, measure, *_versions(table, measure, points)])
                 first = ""
-    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows), [
-        note if len(labels) == sum(bool(row[0]) for row in rows) else f"{listed(labels)}: {note}"
-        for note, labels in notes.items()
-    ]
+    said = (
+        ""
+        if not named
+        else f"Against {_reference(comparison)}: {'; '.join(judged) or 'no client is said to gain or to lose'}."
+    )
+    return (
+        _given(["method", "measure", "raw", "shrunken", "noise only"], rows),
+        said,
+        [
+            note if len(labels) == sum(bool(row[0]) for row in rows) else f"{listed(labels)}: {note}"
+            for note, labels in notes.items()
+        ],
+    )
 
 
 def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedstat._in_words import attacked, part
 from fedstat._sealed import unseal
+from fedstat.inference.formatting import listed
 from fedstat.inference.reading.formats import fedstat as runs
 from fedstat.inference.reading.read import read_results
 
@@ -124,15 +125,15 @@ def _settings(source: Source) -> dict[str, str]:
     training = config["training"]
     each = {"": training} if isinstance(training.get("type"), str) else {f" of {k}": one for k, one in training.items()}
     for whose, one in each.items():
-        listed = _listing({key: value for key, value in one.items() if key != "type"})
-        found[f"local training{whose}"] = f"{listed}; loss {config['loss']}"
+        told = _listing({key: value for key, value in one.items() if key != "type"})
+        found[f"local training{whose}"] = f"{told}; loss {config['loss']}"
     found["rounds"] = str(config["rounds"])
     if isinstance(share := config["participation"], float):
         found["share of clients in a round"] = f"{100 * share:g}%"
     else:
         found["clients in a round"] = part(share)
-    if told := attacked(config):
-        found["attack"] = told[0]
+    if attack := attacked(config):
+        found["attack"] = attack[0]
     found["seeds"] = ", ".join(map(str, config["seeds"]))
     if "vary" in config:
         found["follow the seed"] = plain(config["vary"])
@@ -157,6 +158,37 @@ def plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}".replace("-", "−")
     return str(value)
+
+
+def held_out(source: Source) -> str:
+    """Say which share of each client's samples is held out, and how, where the experiment tells it."""
+    experiment, config = source.experiment or {}, source.config or {}
+    parts = {
+        part: experiment.get("partition", {}).get(key)
+        for key, part in (("test", "testing"), ("validation", "validation"))
+    }
+    told = [
+        f"{100 * share:g}% are held out for {part}"
+        for part, share in parts.items()
+        if isinstance(share, float) and share > 0
+    ]
+    if not isinstance(parts["testing"], float) or not told:
+        return ""
+    tables = "file" in experiment.get("data", {}) or any(line.startswith("Missing values") for line in source.gaps)
+    each = ", of each class in proportion" if tables and config.get("classes") else ""
+    anew = ", anew under each seed" if "partition" in config["vary"] and len(config["seeds"]) > 1 else ""
+    return f" Of each client's samples {listed(told)}{each}{anew}."
+
+
+def network_of(source: Source) -> str:
+    """Say what is trained, and with which learning rate."""
+    config, network = source.config or {}, dict(settings_of([source]))["network"]
+    training = config["training"]
+    rates = dict[str, list[str]]()
+    for label, one in ({"all": training} if isinstance(training.get("type"), str) else training).items():
+        rates.setdefault(plain(one.get("lr")), []).append(label)
+    told = [rate if len(rates) == 1 else f"{rate} ({listed(labels)})" for rate, labels in rates.items()]
+    return f"The network is {network}, the learning rate {listed(told)}."
 
 
 def sizes_of(clients: pd.DataFrame) -> list[list[str]]:

@@ -219,15 +219,47 @@ def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_pat
     assert not (raw := RAW.search(words)), raw[0]
     found = fs.assess(tmp_path / "run", control="Local")
     pd.testing.assert_frame_equal(found.pooled, fs.assess(result, control="Local").pooled)
-    at = words.find("Predictions, sample by sample")
-    assert 0 < at < words.find("Share of events over") < words.find("Traffic")
-    squeezed = words[at:].replace(" ", "").lower()
+    order = ["What may be concluded", "Of what the final models predict", "Of accuracy over training runs",
+             "Predictions, sample by sample", "AUC (more is better) at each", "Calibration slope (neither",
+             "Differences to Local at each client", "Share of events over", "Net benefit over", "Setting",
+             "Comparison", "Inequality over clients", "Traffic"]  # fmt: skip
+    places = [words.find(title) for title in order]
+    assert places[0] > 0
+    assert places == sorted(places)
+    squeezed = words[: places[2]].replace(" ", "").lower()
     for sentence in found.conclusions:
         assert plain(sentence).replace(" ", "")[:60].lower() in squeezed, sentence
     assert (
         "3 clients hold 60 training samples. FedAvg and Local were trained for 3 rounds under each of 3 seeds" in words
     )
     assert "but under Local nothing travelled" in words
+    assert "The network is MLP(5, 4, 1), the learning rate 0.05." in words
+    assert "Methods are compared by the accuracy of each client's" in words
+    assert "Of what the final models predict for each patient, AUC, Brier score, accuracy" in words
+    assert "?." not in words
+
+
+def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shift in {"Graz": 0.0, "Lyon": 0.0, "Ulm": 3.0}.items():
+        x = rng.normal(size=120)
+        word = np.where(rng.random(120) < 0.5, "red", "blue")
+        pd.DataFrame({"x": x, "word": word, "y": (x + shift * (word == "red") > shift / 2).astype(int)}).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
+    (tmp_path / "e.toml").write_text(
+        'seed = [0, 1]\nrounds = 2\n[data]\nfile = "."\ntarget = "y"\nprepare = "standard"\n[partition]\nkind = '
+        '"group"\ntest = 0.3\nvalidation = 0.1\n[model]\nname = "mlp"\nwidths = [4]\n[method.Local]\n[method.FedAvg]\n'
+        "[training]\nlr = 0.1\n"
+    )
+    run(read(tmp_path / "e.toml"), tmp_path / "out", progress=False)
+    report_runs([tmp_path / "out"], tmp_path / "a.pdf", control="Local", day=DAY)
+    words = pages(tmp_path / "a.pdf")
+    held = "30% are held out for testing and 10% are held out for validation, of each class in proportion, anew under"
+    assert held in words
+    assert "and the words of text columns if there are any, were shared before" in words
+    assert "Against Local: " in words
+    assert all(name in words[words.find("Comparison") :] for name in ("Graz", "Lyon", "Ulm"))
 
 
 def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):
