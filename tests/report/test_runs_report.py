@@ -241,14 +241,13 @@ def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_pat
 
 def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_named(tmp_path):
     rng = np.random.default_rng(0)
-    for name, shift in {"Graz": 0.0, "Lyon": 0.0, "Ulm": 3.0}.items():
-        x = rng.normal(size=120)
-        word = np.where(rng.random(120) < 0.5, "red", "blue")
-        pd.DataFrame({"x": x, "word": word, "y": (x + shift * (word == "red") > shift / 2).astype(int)}).to_csv(
-            tmp_path / f"{name}.csv", index=False
-        )
+    name, x, red = np.repeat(["Graz", "Lyon", "Ulm"], 120), rng.normal(size=360), rng.random(360) < 0.5
+    y = (x + 3 * (red & (name == "Ulm")) > 0).astype(int)
+    pd.DataFrame({"client": name, "x": x, "word": np.where(red, "red", "blue"), "y": y}).to_csv(
+        tmp_path / "all.csv", index=False
+    )
     (tmp_path / "e.toml").write_text(
-        'seed = [0, 1]\nrounds = 2\n[data]\nfile = "."\ntarget = "y"\nprepare = "standard"\n[partition]\nkind = '
+        'seed = [0, 1]\nrounds = 2\n[data]\nfile = "all.csv"\nclient = "client"\ntarget = "y"\nprepare = "standard"\n[partition]\nkind = '
         '"group"\ntest = 0.3\nvalidation = 0.1\n[model]\nname = "mlp"\nwidths = [4]\n[method.Local]\n[method.FedAvg]\n'
         "[training]\nlr = 0.1\n"
     )
