@@ -247,7 +247,8 @@ def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_nam
         tmp_path / "all.csv", index=False
     )
     (tmp_path / "e.toml").write_text(
-        'seed = [0, 1]\nrounds = 2\n[data]\nfile = "all.csv"\nclient = "client"\ntarget = "y"\nprepare = "standard"\n[partition]\nkind = '
+        'seed = [0, 1]\nrounds = 2\n[data]\nfile = "all.csv"\nclient = "client"\ntarget = "y"\nprepare = "standard"\n'
+        "[partition]\nkind = "
         '"group"\ntest = 0.3\nvalidation = 0.1\n[model]\nname = "mlp"\nwidths = [4]\n[method.Local]\n[method.FedAvg]\n'
         "[training]\nlr = 0.1\n"
     )
