@@ -28,11 +28,14 @@ def compare(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the table, ending in .md, .tex, .csv or .txt.")] = None,
     plot: Annotated[Path | None, typer.Option(help="File for a forest plot: .pdf, .svg or .png.")] = None,
-    runs: Annotated[int | None, typer.Option(min=1, help="Runs behind each mean.", rich_help_panel=_PRINTED)] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", "--seeds", min=1, help="Runs behind each mean.", rich_help_panel=_PRINTED)
+    ] = None,
     spread: Annotated[
         str | None,
         typer.Option(
-            help="What stands beside a mean: sd over runs, se of the mean, or none.", rich_help_panel=_PRINTED
+            help="What stands beside a mean: sd over runs, se of the mean, ci (half of a 95% interval), or none.",
+            rich_help_panel=_PRINTED,
         ),
     ] = None,
     methods_in: Annotated[

@@ -118,11 +118,56 @@ def test_a_page_with_spanning_cells_and_a_list_are_read(tmp_path):
         ("||a|\n|-|-|\n|A|82|\n|A|8|", {}, "'A' has two values for 'a'"),
         ("||a|\n|-|-|\n|A|82|", {"table": 2}, "table must be the number of one of its 1 tables, got 2"),
         ("||a|\n|-|-|\n|A|yes|", {}, "no column beside the first holds a value"),
+        ("|M|acc|std|\n|-|-|-|\n|A|82|1|\n|B|80|1|", {}, "column 'std' holds no scores"),
+        ("|S|acc|s.d.|\n|-|-|-|\n|A|82|1|\n|B|80|1|", {"methods": "columns"}, "column 's.d.' holds no scores"),
+        ("||a / standard deviation|\n|-|-|\n|A|1|\n|B|2|", {}, "column 'standard deviation' holds no scores"),
+        ("||a|\n|-|-|\n|A|84<br>83|\n|B|80|", {}, "line 3, 'a': '84 83' is no value"),
+        ("||a|\n|-|-|\n|A|84|\n|B|80|79|", {}, "line 4: '79' stands beyond the 2 columns of the head"),
+        ("||a|\n|-|-|\n|A|80|\n|B|0.8|", {}, "line 4: 0.8 seems a share among percent such as 80, for 'a'"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_line(source, given, what):
     with pytest.raises(ValueError, match=what):
         read_printed(source, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("t.csv", "method,mean,sd,n\nA,82,-1,3\nB,8,1,3\n", "line 2: sd must be one number of at least 0, got '-1'"),
+        ("t.csv", "method,mean,sd,n\nA,82,1,3\nA,8,1,3\n", "line 3: 'A' has two values for 'all'"),
+        ("t.csv", "method,mean,sd,runs\nA,82,1,three\nB,8,1,3\n", "line 2: runs must be a whole number, got 'three'"),
+        ("t.csv", "method,mean,sd,n\nA,82,1,3\nB,8,1,\n", "say over how many runs"),
+        ("t.csv", "method,mean,spread,n\nA,82,1,3\nB,80,1,3\n", "column 'n' holds no scores"),
+        ("t.csv", "method,mean\nA,82,3\nB,80,1\n", "line 2: '3' stands beyond the 2 columns"),  # decimal commas
+        ("t.html", "<table>\n<tr><th>M<th colspan=x>a", "line 2: colspan and rowspan must be whole numbers"),
+    ],
+)
+def test_faults_of_files_are_said_with_file_and_line(tmp_path, name, text, what):
+    (file := tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=rf"{name}: .*{what}"):
+        read_printed(file)
+
+
+def test_runs_and_deviations_have_several_names_and_entities_are_letters(tmp_path):
+    (file := tmp_path / "t.csv").write_text("method,mean,std,n\nA,82,1,3\nB,80,2,\n")
+    assert read_printed(file, runs=5).cells[["sd", "runs"]].to_numpy().tolist() == [[1, 3], [2, 5]]
+    source = "||a|\n|-|-|\n|A|84.0<br>&#xB1; 3.5|\n|B|80 &plusmn; 1|"
+    assert read_printed(source, runs=3, spread="sd").cells["sd"].tolist() == [3.5, 1]
+
+
+def test_a_failed_method_among_percent_and_diverging_losses_are_no_shares():
+    for column in (("80.12", "0.98", "1.00"), ("1.2", "0.85", "12.5"), ("0.81", "0.9", "1.0")):
+        rows = "\n".join(f"|m{i}|{value}|" for i, value in enumerate(column))
+        assert read_printed(f"||a|\n|-|-|\n{rows}").cells["mean"].tolist() == list(map(float, column))
+
+
+def test_half_widths_are_those_of_normal_intervals():
+    runs = np.random.default_rng(0).normal(80, 2, (2, 6))
+    half = stats.norm.interval(0.95, scale=stats.sem(runs, axis=1))[1]
+    rows = [f"|m{i}|{mean:.6f} ± {h:.6f}|" for i, (mean, h) in enumerate(zip(runs.mean(1), half, strict=True))]
+    source = "\n".join(["||a|", "|-|-|", *rows])
+    np.testing.assert_allclose(read_printed(source, runs=6, spread="ci").cells["sd"], runs.std(1, ddof=1), rtol=1e-4)
 
 
 @given(st.integers(0, 10_000))
@@ -185,7 +230,7 @@ def test_on_the_command_line(tmp_path):
     asked = CliRunner().invoke(app, ["compare", str(file)])
     assert asked.exit_code == 1
     assert "--spread" in asked.stderr
-    told = CliRunner().invoke(app, ["compare", str(file), "--runs", "3", "--spread", "sd"])
+    told = CliRunner().invoke(app, ["compare", str(file), "--seeds", "3", "--spread", "sd"])
     assert told.exit_code == 0
     assert told.stdout.startswith("1 of 2 bold faces with a deviation stand.")
     assert "Ours (CIFAR-10 / α=0.5) is not told apart from FedAvg (0.8 [" in told.stdout

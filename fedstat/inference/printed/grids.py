@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from html import unescape
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import takewhile
@@ -198,7 +199,8 @@ def _marked(line: str, number: int) -> list[Cell]:
 def _marked_cell(text: str, line: int) -> Cell:
     """Read a cell with Markdown's stars, or HTML's tags, around what is bold or underlined."""
     bold, underlined = re.search(r"\*\*|__|<b>|<strong>", text), re.search(r"<u>", text)
-    return Cell(" ".join(re.sub(r"\*\*|__|<[^>]*>", "", text).split()), line, bool(bold), bool(underlined))
+    plain = unescape(re.sub(r"<[^>]*>", " ", re.sub(r"\*\*|__", "", text)))  # a tag such as <br> parts two numbers
+    return Cell(" ".join(plain.split()), line, bool(bold), bool(underlined))
 
 
 def separated_grids(text: str, delimiter: str) -> list[Grid]:
@@ -229,7 +231,10 @@ class _Tables(HTMLParser):
         elif tag == "tr" and self.tables:
             self.tables[-1].append([])
         elif tag in ("td", "th") and self.tables and self.tables[-1]:
-            columns, rows = (int(dict(attrs).get(name) or 1) for name in ("colspan", "rowspan"))
+            spans = [dict(attrs).get(name) or "1" for name in ("colspan", "rowspan")]
+            if not all(map(str.isdecimal, spans)):
+                raise ValueError(f"line {self.getpos()[0]}: colspan and rowspan must be whole numbers, got {spans}.")
+            columns, rows = map(int, spans)
             self.tables[-1][-1].append(Cell("", self.getpos()[0], columns=columns, rows=rows, head=tag == "th"))
         self.open.append(tag)
 

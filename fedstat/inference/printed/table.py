@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,7 +15,7 @@ import pandas as pd
 from fedstat._checks import choice, local, naming, whole
 from fedstat.inference.printed.grids import Cell, Grid, html_grids, latex_grids, markdown_grids, separated_grids
 
-Spread = Literal["sd", "se", "none"]
+Spread = Literal["sd", "se", "ci", "none"]
 _READERS: dict[str, Callable[[str], list[Grid]]] = {
     ".tex": latex_grids,
     ".md": markdown_grids,
@@ -28,7 +29,15 @@ _VALUE = re.compile(
     rf"(?P<mean>{_NUMBER})\s*%?\s*(?:(?:±|\+/-|\+-)\s*(?P<after>{_NUMBER})|\(\s*±?\s*(?P<inside>\d+\.?\d*|\.\d+)\s*%?\s*\))?\s*%?[*†‡§¶]*"
 )
 _NUMERIC = re.compile(r"[-+−]?\.?\d")
-_LISTED = {"method", "mean", "sd", "se", "runs", "setting", "bold"}
+_LISTED = {"method", "mean", "sd", "se", "ci", "runs", "setting", "bold"}
+_SYNONYMS = {"n": "runs", "seeds": "runs", "std": "sd"}
+#: Standard errors from the middle to the end of a normal 95% interval.
+_HALF_WIDTH = 1.96
+#: Heads of columns that hold no scores, but what belongs to those beside them.
+_BESIDE = re.compile(
+    r"\W*(?:s\.?d|s\.?e|sem|std|stdev|stderr|(?:std|standard)\W*(?:dev\w*|err\w*)|(?:\d+\W*)?ci|n|seeds|runs|trials|±)\W*|±",
+    re.I,
+)
 _EMPTY = {"", "-", "–", "—", "--", "n/a", "na", "nan", "oom", "×", "x"}
 
 
@@ -78,12 +87,14 @@ def read_printed(
     ----------
     source : str or Path
         A file that ends in .tex, .md, .html, .csv or .tsv; or LaTeX or Markdown itself. A .csv may also have the
-        columns ``method``, ``mean`` and, each optional, ``sd`` or ``se``, ``runs``, ``setting`` and ``bold``.
+        columns ``method``, ``mean`` and, each optional, ``sd``, ``se`` or ``ci``, ``runs`` (or ``n``, ``seeds``),
+        ``setting`` and ``bold``.
     runs : int, optional
         Runs behind each mean; asked for where spreads are printed.
-    spread : {"sd", "se", "none"}
-        What stands beside a mean: the runs' standard deviation, or the mean's standard error; "none" to leave it out.
-        Asked for where it is printed, since the table does not say it.
+    spread : {"sd", "se", "ci", "none"}
+        What stands beside a mean: the runs' standard deviation, the mean's standard error, or half the width of its 95%
+        interval, taken as 1.96 standard errors; "none" to leave it out. Asked for where it is printed, since the table
+        does not say it.
     methods : {"rows", "columns"}
         Where the methods are.
     smaller : bool
@@ -94,7 +105,8 @@ def read_printed(
     Raises
     ------
     ValueError
-        If there is no such table, a cell holds something else than a value, with its line, or `runs` or `spread` lacks.
+        If there is no such table, a cell holds something else than a value, with its line, a setting mixes percent and
+        shares, a column seems to hold deviations, or `runs` or `spread` lacks.
 
     Examples
     --------
@@ -111,8 +123,9 @@ def read_printed(
         choice("spread", spread, get_args(Spread))
     if runs is not None:
         whole("runs", runs, 1)
-    grids, where = _grids(source)
+    text, kind, where = _source(source)
     with naming(where):
+        grids = _READERS[kind](text)
         if not grids:
             raise ValueError("it holds no table that can be read, such as a tabular.")
         if not 1 <= whole("table", table) <= len(grids):
@@ -120,22 +133,28 @@ def read_printed(
         grid = grids[table - 1]
         if grid.refused:
             raise ValueError(grid.refused)
-        head = [cell.text.lower() for cell in grid.rows[0]] if grid.rows else []
-        listed = {"method", "mean"} <= {*head} <= _LISTED
-        cells = _listed(grid) if listed else _crossed(grid, methods)
+        width = max(map(len, grid.rows[: grid.head]), default=0)
+        if beyond := [cell for row in grid.rows[grid.head :] for cell in row[width:] if cell.text]:
+            raise ValueError(
+                f"line {beyond[0].line}: {beyond[0].text!r} stands beyond the {width} columns of the head."
+            )
+        head = [_SYNONYMS.get(cell.text.lower(), cell.text.lower()) for cell in grid.rows[0]] if grid.rows else []
+        listed = {"method", "mean"} <= {*head} <= _LISTED and len({*head}) == len(head)
+        cells = _listed(grid, head) if listed else _crossed(grid, methods)
+        _check(cells)
         return PrintedTable(_spreads(cells, runs, spread), smaller)
 
 
-def _grids(source: str | Path) -> tuple[list[Grid], str]:
-    """Return the tables of a file or of text, and how to call it."""
+def _source(source: str | Path) -> tuple[str, str, str]:
+    """Return the text of a file, or text itself, with its format, as a file's name ends, and how to call it."""
     text = str(source)
     if isinstance(source, str) and ("\n" in text or "\\begin{" in text):
         kind = ".tex" if "\\begin{" in text else ".md"
-        return _READERS[kind](text), "the table"
+        return text, kind, "the table"
     path = local("source", source)
     if path.suffix.lower() not in _READERS:
         raise ValueError(f"source must end in {', '.join(_READERS)}, got {path}.")
-    return _READERS[path.suffix.lower()](path.read_text(encoding="utf-8")), str(path)
+    return path.read_text(encoding="utf-8"), path.suffix.lower(), str(path)
 
 
 def _crossed(grid: Grid, methods: str) -> pd.DataFrame:
@@ -171,10 +190,31 @@ def _crossed(grid: Grid, methods: str) -> pd.DataFrame:
     found = found.assign(method=found[method], setting=found[setting])
     if repeats:
         found["setting"] = (found["heading"] + " / " + found["setting"]).str.removeprefix(" / ")
-    if (twice := found.duplicated(["setting", "method"])).any():
-        first = found[twice].iloc[0]
+    for name in dict.fromkeys([*found["setting"], *found["column"]]):
+        if _BESIDE.fullmatch(last := name.split(" / ")[-1]):
+            raise ValueError(
+                f"column {last!r} holds no scores. What stands beside means goes into their cells, as 82.3 ± 0.4, or "
+                "list the values in the columns method, mean, sd, se or ci, and runs."
+            )
+    return found[["setting", "method", *_MEASURED]].assign(runs=0)
+
+
+def _check(cells: pd.DataFrame) -> None:
+    """Refuse a method with two values in one setting, and a setting that mixes percent and shares."""
+    if (twice := cells.duplicated(["setting", "method"])).any():
+        first = cells[twice].iloc[0]
         raise ValueError(f"line {first['line']}: {first['method']!r} has two values for {first['setting']!r}.")
-    return found[["setting", "method", *_MEASURED]]
+    for setting, own in cells.groupby("setting", sort=False):
+        share = own["mean"].between(0, 1, inclusive="right")
+        other = own[~share & (own["mean"] != 0)]
+        # percent of one kind are printed with as many decimals, and a share has more
+        mixed = own[share & (own["step"] < other["step"].min()) & other["mean"].between(1, 100).all()]
+        mixed = mixed[(100 * mixed["mean"]).between(other["mean"].min() / 2, 2 * other["mean"].max())]
+        if len(mixed):
+            raise ValueError(
+                f"line {mixed['line'].iloc[0]}: {mixed['mean'].iloc[0]:g} seems a share among percent such as "
+                f"{other['mean'].iloc[0]:g}, for {setting!r}; write all alike, and with as many decimals."
+            )
 
 
 def _head(rows: list[list[Cell]], j: int) -> str:
@@ -218,24 +258,33 @@ def _value(cell: Cell, column: str) -> tuple[float, float, float, float, bool, b
     return numbers[0], numbers[1], steps[0], steps[1], cell.bold, cell.underlined, cell.line
 
 
-def _listed(grid: Grid) -> pd.DataFrame:
-    """Return the values of a table with the columns method, mean, sd or se, runs, setting and bold."""
-    head = [cell.text.lower() for cell in grid.rows[0]]
-    kind = next((name for name in ("sd", "se") if name in head), None)
+def _listed(grid: Grid, head: list[str]) -> pd.DataFrame:
+    """Return the values of a table with the columns method, mean, sd, se or ci, runs, setting and bold."""
+    kind = next((name for name in ("sd", "se", "ci") if name in head), None)
     rows = []
     for row in grid.rows[1:]:
-        of = dict(zip(head, row, strict=False))
-        if (mean := _value(of["mean"], "mean")) is None:
+        of = dict(zip_longest(head, row, fillvalue=Cell("", row[0].line)))
+        mean, beside = (_value(of[name], name) if name in of else None for name in ("mean", str(kind)))
+        if mean is None:
             continue
-        spread = None if kind is None else _value(of[kind], kind)
-        beside = (np.nan, np.nan) if spread is None else (spread[0], spread[2])
+        of_spread = (np.nan, np.nan) if beside is None else (beside[0], beside[2])
+        for name, value in (("mean", mean), (str(kind), beside)):
+            if value is not None and (value[1] == value[1] or (name == kind and value[0] < 0)):
+                raise ValueError(
+                    f"line {row[0].line}: {name} must be one number{' of at least 0' * (name == kind)}, "
+                    f"got {of[name].text!r}."
+                )
+        count = of["runs"].text or "0" if "runs" in of else "0"
+        if not count.isdecimal():
+            raise ValueError(f"line {row[0].line}: runs must be a whole number, got {count!r}.")
         bold = mean[4] or ("bold" in of and of["bold"].text.lower() in ("1", "true", "yes"))
         setting = of["setting"].text if "setting" in of else "all"
-        runs = int(of["runs"].text) if "runs" in of else 0
-        rows.append((setting, of["method"].text, mean[0], beside[0], mean[2], beside[1], bold, *mean[5:], runs))
+        rows.append(
+            (setting, of["method"].text, mean[0], of_spread[0], mean[2], of_spread[1], bold, *mean[5:], int(count))
+        )
     found = pd.DataFrame(rows, columns=["setting", "method", *_MEASURED, "runs"])
     found.attrs["spread"] = kind
-    return found if "runs" in head else found.drop(columns="runs")
+    return found
 
 
 def _spreads(cells: pd.DataFrame, runs: int | None, spread: Spread | None) -> pd.DataFrame:
@@ -245,15 +294,13 @@ def _spreads(cells: pd.DataFrame, runs: int | None, spread: Spread | None) -> pd
     if printed and spread is None:
         raise ValueError(
             'it prints spreads: say spread="sd" if they are standard deviations over runs, "se" if standard errors of '
-            'the mean, or "none" if they are something else.'
+            'the mean, "ci" if half the width of 95% intervals, or "none" if they are something else.'
         )
-    if "runs" in cells:
-        counts = cells["runs"]
-    elif printed and spread != "none" and runs is None:
+    counts = cells["runs"].replace(0, runs or 0)
+    if spread != "none" and (cells["spread"].notna() & (counts == 0)).any():
         raise ValueError("it prints spreads: say over how many runs they are, such as runs=3.")
-    else:
-        counts = pd.Series(runs or 0, index=cells.index)
-    scale = np.sqrt(counts) if spread == "se" else 1.0 if spread == "sd" else np.nan
+    errors = {"se": 1.0, "ci": _HALF_WIDTH}.get(str(spread))
+    scale = np.sqrt(counts) / errors if errors else 1.0 if spread == "sd" else np.nan
     sd, sd_step = cells["spread"] * scale, cells["spread_step"] * scale
     found = cells.assign(sd=sd, runs=counts.astype(int), sd_step=sd_step)
     columns = ["setting", "method", "mean", "sd", "runs", "step", "sd_step", "bold", "underlined", "line"]
