@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from fedstat.cli import app
 from fedstat.inference import PrintedTable, compare_printed, read_printed
+from fedstat.inference.intervals.moderated import fit_prior
 
 LATEX = r"""
 \begin{table}[t]
@@ -194,6 +195,30 @@ def test_the_runs_that_would_tell_two_methods_apart_are_statsmodels():
     np.testing.assert_allclose(1.0, stats.t.isf(0.025, 2) * spread / np.sqrt(3))
 
 
+def test_what_few_runs_and_the_power_mean_is_said():
+    told = str(compare_printed(printed([0.0, 1.0], [1.2, 1.2], n=3, bold=[1])))
+    assert f"limits are {stats.t.isf(0.025, 4) / 1.96:.1f} times as wide" in told  # four degrees of freedom
+    assert "24 runs each would tell them apart" in told
+    assert "do so with a probability of 80%, if differences and deviations are those printed" in told
+    assert "probability of 80%" not in str(compare_printed(printed([0, 0, 9], [1, 1, 1], bold=[2])))
+
+
+def test_limits_of_moderated_variances_would_be_wrong_too_often():
+    """Twenty thousand tables of eight methods, three runs each; two of them are equal."""
+    rng = np.random.default_rng(0)
+    x = np.exp(np.log(3) * rng.normal(size=(20_000, 8, 1))) * rng.normal(size=(20_000, 8, 3))
+    variances = x.var(axis=-1, ddof=1)
+    prior_df, prior = fit_prior(variances, 2)
+    worth = np.minimum(prior_df, 2)[:, None]  # as `method_variances` caps it
+    moderated = (worth * prior[:, None] + 2 * variances) / (worth + 2)
+    wrong = []
+    for v, df in ((variances[:, :2], 2), (moderated[:, :2], worth + 2)):
+        of_pair = v.sum(axis=1) ** 2 / (v**2 / df).sum(axis=1)
+        t = np.abs(x[:, 0].mean(axis=1) - x[:, 1].mean(axis=1)) / np.sqrt(v.sum(axis=1) / 3)
+        wrong.append((t > stats.t.isf(0.025, of_pair)).mean())
+    np.testing.assert_allclose(wrong, [0.05, 0.09], atol=0.006)
+
+
 def test_each_answer():
     answers = {
         "stands": printed([0, 0, 9], [1, 1, 1], bold=[2]),
@@ -281,7 +306,10 @@ def test_several_bold_faces_are_held_against_each_other_too():
         compare_printed(printed([1.0, 1.0], [0.1, 0.1], bold=[0, 1])).bold["answer"].tolist() == ["not told apart"] * 2
     )
     beside = compare_printed(printed([80.0, 81.4, 81.2], [np.nan, 0.5, 0.5], bold=[1]))
-    assert "m1 (s) is not told apart from" in str(beside)
+    assert "m1 (s) is not told apart from m0 (only the order is known) and m2 (0.2 [" in str(beside)
+    alone = compare_printed(printed([80.0, 81.4, 81.2], [0.5, np.nan, 0.5], bold=[1]))
+    assert "m1 (s): only the order is known" in str(alone)
+    assert "times as wide" not in str(alone)
 
 
 def test_arrows_say_what_is_better_and_bold_is_seen_before_a_number():
