@@ -48,10 +48,14 @@ def test_what_does_not_stand_says_why_and_has_a_corrected_statement_that_does():
 
 
 def test_all_of_the_papers_claims_are_there():
-    missing = {"FD": {15, 17}}  # numbers that the list of claims skips
-    for paper, last in (("FS", 53), ("FD", 44), ("DC", 14), ("FF", 14), ("CL", 3)):
-        wanted = {f"{paper}-{n:02d}" for n in range(1, last + 1) if n not in missing.get(paper, ())}
-        assert wanted <= set(CLAIMS)
+    numbers = {
+        "FS": range(1, 54),
+        "FD": {*range(1, 46)} - {15, 17},  # numbers that the list of claims skips
+        "DC": range(1, 15),
+        "FF": range(1, 15),
+        "CL": {*range(1, 9), 11, 12, 14, 16, 18, 22, 30, 32, 33, 40, 41, 55, *range(70, 73), *range(80, 91)},
+    }
+    assert {f"{paper}-{n:02d}" for paper, of in numbers.items() for n in of} <= set(CLAIMS)
 
 
 def test_verdicts_come_from_the_constructors_alone():

@@ -13,7 +13,7 @@ from fedstat.claims import Claim, Evidence, Parabolas, Sides, both, compared, ex
 CL03 = Claim(
     id="CL-03",
     place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), section 4, first "
-    "paragraph after Theorem 4, last sentence",
+    "paragraph after Theorem 4, last sentence; arXiv:1907.02189",
     link="https://arxiv.org/abs/1907.02189",
     said_by="paper",
     words="With more than one local step of fixed size FedAvg does not converge to the optimum.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -10,21 +10,22 @@ from typing import Any
 
 import sympy
 
-from fedstat.claims import Claim, Evidence, Parabolas, Sides, exact, fedavg_round, identity, sampled
+from fedstat.claims import Claim, Evidence, Parabolas, Sides, both, compared, exact, fedavg_round, identity, sampled
 
 CL08 = Claim(
     id="CL-08",
-    place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), "
-    "arXiv:1907.02189, abstract, last sentence",
+    place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), section 4, "
+    "Theorem 4, of which section 1 (Contributions) and the abstract's last sentence speak in general; arXiv:1907.02189",
     link="https://arxiv.org/abs/1907.02189",
     said_by="paper",
     words="If the step size does not decay, FedAvg ends at a distance from the optimum that is at least of the order "
-    "of the step size, even with full gradients.",
-    statement="norm(w_infinity (eta) - w^*) = Omega(eta), quad eta -> 0",
+    "of (E − 1) times the step size, even with full gradients.",
+    statement="norm(w_infinity (eta) - w^*) = Omega((E - 1) eta), quad eta -> 0",
     severity="unstated condition",
     assumptions="clients F_k(w) = h_k (w − c_k)² / 2 that differ in curvature and minimiser, E > 1 local steps, full "
-    "gradients, all clients in every round",
-    sensitivity="whether the distance divided by the step size tends to zero, exact",
+    "gradients, all clients in every round; Theorem 4's factor ‖w*‖ is, like its other constants, one of the problem",
+    sensitivity="whether the distance divided by the step size tends to zero, and any departure from the factor E − 1, "
+    "exact",
     flaw="To first order in the step size every client pulls the model away from the optimum by its own amount, and "
     "among three clients these may cancel. Then the distance is of the order of the step size squared or less.",
     corrected="CL-08c",
@@ -77,14 +78,30 @@ def all_clients() -> Evidence:
     return _of_the_order([*_pairs((2, 3)), *_triples((3,))])
 
 
+def _grows_with(factor: Callable[[int], int]) -> Evidence:
+    """Compare what the distance divided by the step size tends to with a factor times what it is for two steps."""
+
+    def sides() -> Iterator[Sides]:
+        for clients, steps in _pairs((2, 3, 4, 5)):
+            found, two = (Fraction(str(_order(clients, e))) for e in (steps, 2))
+            yield Sides(f"{clients}, E = {steps}", found, factor(steps) * two / factor(2), ("found", "claimed"))
+
+    return compared(sides(), of="distances divided by η", relation="==")
+
+
 @CL08.reading("for some clients, as Theorem 4 constructs them: here any two that differ in both")
 def two_clients() -> Evidence:
-    return _of_the_order(_pairs((2, 3, 4, 5)))
+    return both(_of_the_order(_pairs((2, 3, 4, 5))), _grows_with(lambda steps: steps - 1))
 
 
 @CL08.mutant("one local step")
 def one_step() -> Evidence:
     return _of_the_order(_pairs((1,)))
+
+
+@CL08.mutant("E in place of E − 1")
+def number_of_steps() -> Evidence:
+    return _grows_with(lambda steps: steps)
 
 
 CL08C = Claim(

@@ -17,10 +17,10 @@ CODE = "the authors' code, github.com/litian96/ditto, point_estimation.ipynb, cl
 
 CL11 = Claim(
     id="CL-11",
-    place=f"{PAPER}, analysis of point estimation, as it stands in {CODE}, its best λ and smallest error; the "
+    place=f"{PAPER}, analysis of point estimation; our wording of the best λ and the smallest error in {CODE}, as the "
     "theorem itself could not be read",
     link="https://arxiv.org/abs/2012.04221",
-    said_by="paper",
+    said_by="fedstat",
     words="Among adversaries whose points may spread more or less than the benign clients', a closed form gives "
     "the λ with which Ditto estimates the benign clients' points best, and the mean squared error that it reaches.",
     statement="lambda^* = sigma^2 / n dot K / (K tau^2 + K_a / (K - 1) (tau_a^2 - tau^2))",

@@ -11,9 +11,10 @@ from fedstat.claims import Claim, Evidence, Sides, compared, identity
 CL72 = Claim(
     id="CL-72",
     place="Krogh and Vedelsby, Neural network ensembles, cross validation, and active learning (NIPS 7, 1995), as "
-    "later authors quote it: average individual error minus disagreement; the paper could not be read",
+    "later authors quote it: average individual error minus disagreement; applied to clients here, as the paper could "
+    "not be read",
     link="https://papers.neurips.cc/paper_files/paper/1994/hash/b8c37e33defde51cf91e1e03e51657da-Abstract.html",
-    said_by="paper",
+    said_by="folklore",
     words="The squared error of the clients' averaged predictions is the clients' mean squared error less the variance "
     "of their predictions, so that the ensemble is never worse than the clients on average.",
     statement="(sum_k p_k f_k - y)^2 = sum_k p_k (f_k - y)^2 - sum_k p_k (f_k - sum_j p_j f_j)^2",

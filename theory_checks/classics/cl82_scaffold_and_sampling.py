@@ -14,14 +14,15 @@ from theory_checks.classics.second_moments import expected_square
 CL82 = Claim(
     id="CL-82",
     place="Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, SCAFFOLD: Stochastic controlled averaging for federated "
-    "learning (ICML 2020), abstract; arXiv:1910.06378",
+    "learning (ICML 2020), abstract, second paragraph, second sentence, and section 5, Theorem III, whose rate holds "
+    "for some steps and is free of heterogeneity, but has a term N / S for S of N clients drawn; arXiv:1910.06378",
     link="https://arxiv.org/abs/1910.06378",
     said_by="paper",
     words="SCAFFOLD is not affected by data heterogeneity or client sampling.",
     statement='x^* = "argmin"_x 1/N sum_i f_i (x) "is at rest, whoever takes part"',
     severity="unstated condition",
-    assumptions="losses h_i (x − m_i)² / 2, no noise, server step 1, controls by option II; the algorithm as later "
-    "authors quote it; of the paper only the abstract could be read, not what its theorems ask of the steps",
+    assumptions="losses h_i (x − m_i)² / 2, no noise, Algorithm 1 with server step 1 and controls by option II; what "
+    "Theorem III asks of the steps stands in an appendix that could not be read",
     sensitivity="any move from rest, exact; for sampling any growth of the expected square in 40 rounds, exact",
     flaw="Where it rests does not depend on who is drawn. Whether it gets there does: the controls of those who were "
     "not drawn are out of date, and with a step of 1 / L the correction then overshoots.",

@@ -15,9 +15,10 @@ from fedstat.claims import Claim, Evidence, Sides, all_of, compared, search
 CL83 = Claim(
     id="CL-83",
     place="Balle, Barthe and Gaboardi, Privacy amplification by subsampling: tight analyses via couplings and "
-    "divergences (NeurIPS 2018), Theorem 8 and what its Table 1 says of sampling without replacement; arXiv:1807.01647",
+    "divergences (NeurIPS 2018), Theorem 8 and Table 1 as later authors quote them; the paper could not be read; "
+    "arXiv:1807.01647",
     link="https://arxiv.org/abs/1807.01647",
-    said_by="paper",
+    said_by="folklore",
     words="What is (ε, δ)-private is (log(1 + q (e^ε − 1)), q δ)-private on a sample, if every record is there with "
     "chance q and neighbours differ in a record's presence, or if m = q n records of n are drawn and neighbours differ "
     "in a record's value.",
@@ -25,8 +26,7 @@ CL83 = Claim(
     "epsilon' = log(1 + q (e^epsilon - 1))",
     severity="false",
     assumptions="δ(ε) is the smallest δ for which the mechanism is (ε, δ)-private between neighbours of the same kind; "
-    "records of two values, at most three of them, mechanisms with two answers and any chances in twelfths; the "
-    "theorems are taken from later authors who quote them in full",
+    "records of two values, at most three of them, mechanisms with two answers and any chances in twelfths",
     sensitivity="any excess of δ, exact in fractions",
 )
 
