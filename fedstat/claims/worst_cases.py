@@ -79,12 +79,13 @@ class WorstFunction:
     def __call__(self, point: Array) -> float:
         """Return the value at a point: of all smooth functions of the class through the points, the largest.
 
-        That is the convex hull of parabolas of curvature L, one under which the function lies at each point. Where the
-        class is not smooth it is the smallest function, the largest of the tangents.
+        That is the convex hull of parabolas of curvature L, one under which the function lies at each point, continued
+        by straight lines where gradients are bounded. Where the class is not smooth it is the smallest function, the
+        largest of the tangents.
         """
         from scipy.optimize import minimize
 
-        mu, smooth = self.functions[:2]
+        mu, smooth, largest = self.functions
         slopes = self.gradients - mu * self.points
         levels = self.values - mu / 2 * (self.points**2).sum(1)
         bent, curvature = mu / 2 * float((point**2).sum()), smooth - mu
@@ -94,7 +95,9 @@ class WorstFunction:
 
         def mixed(shares: Array) -> tuple[float, Array]:
             away = shares @ lowest - point
-            return float(curvature / 2 * away @ away + shares @ heights), curvature * lowest @ away + heights
+            slope = curvature * away
+            slope = slope * min(1.0, largest / max(float(np.linalg.norm(slope)), 1e-300))
+            return float(slope @ away - slope @ slope / (2 * curvature) + shares @ heights), lowest @ slope + heights
 
         one: Any = {"type": "eq", "fun": lambda shares: shares.sum() - 1, "jac": np.ones_like}
         even = np.full(len(heights), 1 / len(heights))
@@ -270,8 +273,8 @@ def bounded(settings: Iterable[Setting], *, of: str) -> Evidence:
     The bound is scaled to one, so that the worst case is its ratio to the bound; heterogeneity, start and gradient
     bounds take all values. Nowhere above one is support, and the largest ratio says how sharp the bound is. Above one
     anywhere is a refutation, if the functions rebuilt from the solution show it without a solver. If the solvers
-    disagree by more than 1 part in 10,000, or the functions do not reach what they found, it is undecided. Mutants
-    leave all but a thousandth of each summand out in turn.
+    disagree by more than 1 part in 10,000, or the functions do not reach what they found, it is undecided. The summary
+    names the solvers and the dual value. Mutants leave all but a thousandth of each summand out in turn.
 
     Parameters
     ----------
@@ -297,15 +300,16 @@ def bounded(settings: Iterable[Setting], *, of: str) -> Evidence:
     >>> bounded([step(1 / 8)], of="steps").verdict
     'refuted'
     """
-    settings = list(settings)
+    settings, asked = list(settings), " and ".join(SOLVERS)
     tried = [(setting, _ratio(setting)) for setting in settings]
     found = [(setting, case) for setting, case in tried if case and case.agreed]
     failing = [(setting, case) for setting, case in found if case.reached > 1 + TOLERANCE]
     if len(found) < len(tried) and not failing:
         few = f"{len(tried) - len(found)} of {len(tried)} {of}"
-        return Evidence("undecided", f"the solvers do not agree on a worst case in {few}", len(tried))
+        return Evidence("undecided", f"{asked} do not agree on a worst case in {few}", len(tried))
     setting, worst = max(found, key=lambda pair: pair[1].value)
-    apart = f"the solvers' values at most {max(case.apart for _, case in found):.0e} apart"
+    most = max(case.apart for _, case in found)
+    apart = f"dual value {worst.dual:.4g}; {asked}, dual values and rebuilt functions at most {most:.0e} apart"
     if failing:
         first, case = failing[0]
         times = f"at least {_CAP:g}" if case.reached > _CAP - TOLERANCE else f"{case.reached:.4g}"

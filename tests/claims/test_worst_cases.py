@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedstat.claims import Client, Functions, Run, Setting, bounded, fedavg, worst_case, worst_cases
+from fedstat.claims import (
+    Client,
+    Functions,
+    Run,
+    Setting,
+    WorstFunction,
+    average,
+    bounded,
+    fedavg,
+    worst_case,
+    worst_cases,
+)
 
 pytest.importorskip("PEPit")
 CURVED = Functions(convexity=0.1, smoothness=1)
@@ -138,6 +149,47 @@ def test_the_rebuilt_functions_are_functions():
                 assert slope == pytest.approx(g @ direction, abs=2e-2)
 
 
+def test_bounded_gradients_hold_between_and_beyond_the_points():
+    """Of all such functions with value and slope 0 at 0 Huber's is the largest; through its points others lie above."""
+
+    def huber(x):
+        return np.where(np.abs(x) <= 0.5, x**2 / 2, 0.5 * np.abs(x) - 0.125)
+
+    def told(*points):
+        x = np.array(points)
+        return WorstFunction(kind, x[:, None], np.clip(x, -0.5, 0.5)[:, None], huber(x))
+
+    kind, grid = Functions(smoothness=1, gradient=0.5), np.linspace(-10, 10, 201)
+    alone, several = (np.array([f(np.array([x])) for x in grid]) for f in (told(0.0), told(-3.0, 0.2, 2.0)))
+    assert alone == pytest.approx(huber(grid), abs=1e-9)
+    assert (several >= huber(grid) - 1e-6).all()
+    assert several[[70, 102, 120]] == pytest.approx(huber(np.array([-3, 0.2, 2])), abs=1e-6)
+    slopes = np.diff(several) / 0.1
+    assert np.abs(slopes).max() <= 0.5 + 1e-4
+    assert (np.diff(slopes) >= -1e-4).all()
+    assert np.diff(slopes).max() <= 0.1 + 1e-4
+
+
+@pytest.mark.parametrize(("steps", "value"), [(1, 0.98**2), (2, 0.98**4)])
+def test_control_variates_are_part_of_a_round(steps, value):
+    """SCAFFOLD with controls by option I: two local steps are worth two of gradient descent, unlike FedAvg's."""
+
+    def scaffold(clients, model):
+        controls = [client.gradient(model) for client in clients]
+        mean = average(clients, controls)
+        ends = []
+        for client, control in zip(clients, controls, strict=True):
+            end = model
+            for _ in range(steps):
+                end = end - 0.2 * (client.gradient(end) - control + mean)
+            ends.append(end)
+        return average(clients, ends)
+
+    found = worst_case(scaffold, [CURVED] * 2, measure=distance, given=start)
+    assert found.agreed
+    assert found.value == pytest.approx(value, abs=5e-5)
+
+
 def test_a_function_outside_its_class_is_noticed():
     found = worst_case(fedavg(0.2, 1), [CURVED], measure=distance, given=start)
     (f,) = found.functions
@@ -153,7 +205,9 @@ def test_solvers_that_disagree_leave_a_bound_undecided(monkeypatch):
         measure=distance,
         bound=lambda run: {"start": run.start},
     )
-    assert bounded([setting], of="steps").verdict == "holds-on-cases"
+    agreed = bounded([setting], of="steps")
+    assert agreed.verdict == "holds-on-cases"
+    assert "dual value 0.9604; CLARABEL and SCS" in agreed.summary
     monkeypatch.setitem(worst_cases.SOLVERS, "SCS", {"max_iters": 2})
     assert bounded([setting], of="steps").verdict == "undecided"
 
