@@ -109,8 +109,8 @@ def read_results(
     path : str, Path, a result of Flower's, a sequence of them, a mapping from label to them, or a DataFrame
         A table in memory, a file or a folder: a fedstat run, or what ``fedstat run`` wrote; CSV, parquet or JSON lines;
         predictions as `assess` takes them, which are reduced to scores by client and seed;
-        what PFLlib (``results/*.h5``), FL-bench (``out/``), Flower (JSON, a pickled History, or the Result in memory)
-        and FLamby (CSV) write; a panel or a run's
+        what PFLlib (``results/*.h5``), FL-bench (``out/``), Flower (JSON, a pickled History, the FedNova baseline's
+        CSV, or the Result in memory) and FLamby (CSV) write; a panel or a run's
         history out of wandb, TensorBoard's CSV, or MLflow's ``mlruns``. Several files are read as one table. Where
         files do not say their method, give a mapping such as ``{"FedAvg": ["a.json", "b.json"]}``: the label is the
         method, and files that name no seed have the seeds 0, 1, ... in that order. A logger's run says both if it is
@@ -283,7 +283,7 @@ def _listed(place: Any, kind: str | None) -> list[_File]:
         return [_File(one, "fl-bench", {"seed": _turn(one, found)}) for one in found]
     if kind in (None, "mlflow") and (runs := mlflow.runs(path)):
         return [_File(run, "mlflow", {}) for run in runs]
-    suffixes = {None: (".h5", ".json", *_TABLES), "pflib": (".h5",), "flower": (".json",)}.get(kind, _TABLES)
+    suffixes = {None: (".h5", ".json", *_TABLES), "pflib": (".h5",), "flower": (".json", ".csv")}.get(kind, _TABLES)
     found = sorted(one for one in path.iterdir() if one.is_file() and one.name.lower().endswith(suffixes))
     if not found:
         raise ValueError(
@@ -306,7 +306,7 @@ def _kind(path: Path) -> str:
     name = path.name.lower()
     if name.endswith((".h5", ".hdf5")):
         return "pflib"
-    if name.endswith((".json", *flower.PICKLES)):
+    if name.endswith((".json", *flower.PICKLES)) or flower.wrote(path):
         return "flower"
     if name == "metrics.csv" and fl_bench.wrote(path):
         return "fl-bench"

@@ -1,4 +1,4 @@
-"""Flower's results: JSON, the objects that its runs end with, and a pickled History.
+"""Flower's results: JSON, the objects that its runs end with, a pickled History, and the CSV files of one baseline.
 
 Flower itself leaves no file: a run ends with an object, and apps write it. Those forms are read that Flower's own code
 and its examples and baselines write; a pickle is read as data. Source: https://github.com/adap/flower at
@@ -17,6 +17,10 @@ fdef7afb1dca3030553be302366cfd285ed6632c (version 1.28, 29 March 2026).
   "history" (`save_results_as_pickle` of many baselines, such as ``baselines/fedprox/fedprox/utils.py``).
 - {"run_config": {...}, "round_res": [{metric: value}, ...]} (``baselines/fedrep``, ``baselines/floco``, server_app.py);
   values named ``centralized_...`` start before the first round.
+- CSV with the columns round, test_loss and test_accuracy, whose name alone says the rest:
+  ``momentum_fedavg_varEpoch_False_seed_1_Dec3.csv`` (``baselines/fednova/fednova/main.py``; the 59 files of its
+  ``results`` are those of 216fdac793315f512887d215c0eab564bb475e2c, 20 December 2023). The clients' optimizer and how
+  their epochs are chosen are the setting in which strategies are compared.
 """
 
 from __future__ import annotations
@@ -27,8 +31,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedstat._checks import naming
 from fedstat._pickled import read_pickled
-from fedstat.inference.reading.formats.runs import METHOD, SEED
+from fedstat.inference.reading.formats.runs import METHOD, SEED, first_line, text_table, whole
 from fedstat.inference.reading.formats.tidy import UNNAMED, Content, rows
 
 #: Split and estimand of what each part of the file measures.
@@ -50,6 +55,10 @@ _NOTE = (
 _MEASURED = "the {model}, one number over the clients' {split} samples, weighted as the app does, mean over {when}"
 #: Files that are read as a pickled History.
 PICKLES = (".pkl", ".pickle")
+_FEDNOVA = re.compile(
+    r"(?P<optimizer>[a-z]+)_(?P<strategy>[a-z]+)_varEpoch_(?P<varied>True|False)_seed_(?P<seed>\d+)(_.*?)??(_mu_(?P<mu>[\d.]+))?\.csv"
+)
+_FEDNOVAS = ["round", "test_loss", "test_accuracy"]
 _HISTORY = "flwr.server.history History"
 
 
@@ -57,6 +66,11 @@ def content_of(result: Any) -> dict[str, Any] | None:
     """Return what a `Result` or a `History` in memory holds, None if it is neither."""
     found = {part: getattr(result, part) for part in _PARTS if hasattr(result, part)}
     return found or None
+
+
+def wrote(path: Path) -> bool:
+    """Tell whether a CSV file is one of the FedNova baseline's, by its name and columns."""
+    return _FEDNOVA.fullmatch(path.name) is not None and first_line(path) == _FEDNOVAS
 
 
 def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
@@ -94,11 +108,15 @@ def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
     ]
     if not tables:
         raise ValueError(f"{path} holds no numbers by round as Flower's apps write them; write CSV instead.")
+    if "setting" in config:
+        tables = [table.assign(setting=config["setting"]) for table in tables]
     return Content(tables, (_NOTE,), _MEASURED)
 
 
 def _content(path: Path) -> Any:
     """Return what a file holds."""
+    if path.suffix.lower() == ".csv":
+        return _fednova(path)
     if path.suffix.lower() not in PICKLES:
         try:
             return json.loads(path.read_text(encoding="utf-8-sig"))
@@ -112,6 +130,30 @@ def _content(path: Path) -> Any:
             f"the numbers as CSV or JSON. {error}"
         ) from error
     return found.get("history", found) if isinstance(found, dict) else found
+
+
+def _fednova(path: Path) -> dict[str, Any]:
+    """Return what a file of the FedNova baseline says, as the server's metrics by round and the run's configuration."""
+    found = _FEDNOVA.fullmatch(path.name)
+    if found is None or not wrote(path):
+        raise ValueError(
+            f"{path} is no CSV file of Flower's FedNova baseline, with the columns {', '.join(_FEDNOVAS)} and a name "
+            "such as momentum_fedavg_varEpoch_False_seed_1.csv; leave kind out to read it as a table."
+        )
+    table = text_table(path, "Flower's")
+    with naming(path):
+        values = table[_FEDNOVAS[1:]].replace("", "nan").astype(float)  # a loss is missing where training broke down
+    parts = [found["optimizer"], f"mu {found['mu']}" if found["mu"] else "", f"varEpoch {found['varied']}"]
+    return {
+        "run_config": {
+            "strategy": found["strategy"],
+            "seed": int(found["seed"]),
+            "setting": ", ".join(filter(None, parts)),
+        },
+        "metrics_centralized": {
+            name: list(zip(whole(table["round"], path), values[name], strict=True)) for name in values
+        },
+    }
 
 
 def _measured(content: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
