@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 MAIN = "{} runs, {}".format(*READINGS[0])
 #: Kinds of tables, by what they say of runs and of what stands beside a mean.
 KINDS = {
-    "runs and a standard deviation": "stated & spread == 'sd'",
+    "runs and a standard deviation or interval": "stated & spread in ('sd', 'ci')",
     "runs, not what stands beside means": "stated & spread == 'not stated'",
     "a standard deviation, not the runs": "~stated & spread == 'sd'",
     "neither": "~stated & spread == 'not stated'",
     "deviations over clients": "spread == 'clients'",
     "no deviations": "spread == 'none'",
 }
+#: The day on which the tables of the plan entered; later ones entered when answers were known.
+PLANNED = "2026-11-26"
 SPREADS = {"sd": "deviation", "se": "error"}
 _FEWEST = 5  # papers for limits
 
@@ -103,14 +105,16 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     counts = tables["counts"][tables["counts"]["reading"] == MAIN]
     by = counts.assign(stated=counts["runs"] != NOT_STATED)
     kinds = [{"kind": kind, **_told(by.query(query))} for kind, query in KINDS.items()]
-    with_deviations = counts[counts["spread"].isin(["sd", NOT_STATED])]
+    with_deviations = counts[counts["spread"].isin(["sd", "ci", NOT_STATED])]
     runs = [{"runs": str(n), **_told(some)} for n, some in with_deviations.groupby("runs")]
+    planned = tables["tables"].query("entered == @PLANNED")["file"]
     faces, looked, beds = tables["faces"], tables["looked"], tables["hospitals"]
     note(beds["ahead"])
     alike = {design: int((some["answer"] == "stands").sum()) for design, some in beds.groupby("design")}
     among = {design: int(some["among"].fillna("").map(_count).sum()) for design, some in beds.groupby("design")}
     return {
         "all": _told(counts),
+        "planned": _told(counts[counts["file"].isin(planned)]),
         "kinds": kinds,
         "runs": sorted(runs, key=lambda row: (not row["runs"].isdigit(), row["runs"].zfill(9))),
         "rows": _by_table(tables),
@@ -148,7 +152,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
     counts = tables["counts"][tables["counts"]["reading"] == MAIN].set_index("file")
     places = tables["tables"].set_index("file")["place"]
-    shown = counts[counts["spread"].isin(["sd", NOT_STATED]) & (counts[list(ANSWERS[:4])].sum(axis=1) > 0)]
+    shown = counts[counts["spread"].isin(["sd", "ci", NOT_STATED]) & (counts[list(ANSWERS[:4])].sum(axis=1) > 0)]
     labels = [f"{row['paper']}, {places.get(file, '')} ({row['runs']})" for file, row in shown.iterrows()]
     with style():
         figure, axis = plt.subplots(figsize=(WIDTH, 0.8 + 0.2 * len(shown)), layout="constrained")

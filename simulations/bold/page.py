@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedstat._files import write_text
-from simulations.bold.numbers import SPREADS
+from fedstat.inference.formatting import listed
+from simulations.bold.numbers import PLANNED, SPREADS
 from simulations.studies import tell
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,8 @@ TEXT = """# Bold faces of published tables
 
 This page asks of {tables} tables of {papers} papers and projects what [Which bold faces stand?](bold-faces.md) asks of
 one. The rule, and which tables enter, were written into a plan, `simulations/bold/plan.toml`, before any answer
-was computed.
+was computed. Tables of {later} entered later by the same rule, on 28 November 2026,
+when the answers of the other {planned} were known; without them {before} of {of} stand.
 
 Of {faces} bold faces, {order} have no deviation over runs: only the order is known. What a table does not say is
 read as three runs and a standard deviation. Then **{stand} stand** of the other {judged}, {open} are not told apart
@@ -31,8 +33,8 @@ from at least one other method, and {worse} contradicted.
 {readings}
 
 The tables are those whose text could be looked up, and no random sample: of {looked} papers looked for, {none} gave no
-table, and nothing is said of those. For {unmarked} of the faces the text at hand has lost its bold type, and the best
-printed value is judged in its place.
+table, and nothing is said of those. For {unmarked} of the faces the text at hand has no bold type, and the best printed
+value is judged in its place.
 
 ## By what tables say
 
@@ -53,8 +55,9 @@ quarter {third} or more. The last column of the next table gives the fewest and 
 ## Each table
 
 An answer is no verdict on a method: it says what a table's runs allow. What stands beside a mean is a standard
-deviation over runs (sd), a deviation over clients, or not stated. The numbers are in `simulations/published`, a file
-for each table, and `fedstat compare` reads most of them.
+deviation over runs (sd), half of a 95% interval (ci), a deviation over clients, or not stated. PFLlib's first table
+repeats GPFL's Table 1 for 10 of its 20 methods. The numbers are in `simulations/published`, a file for each table, and
+`fedstat compare` reads most of them.
 
 {rows}
 
@@ -82,6 +85,10 @@ def page() -> str:
     return TEXT.format(
         **d["all"],
         **d["needed"],
+        later=listed(dict.fromkeys(row["paper"] for row in d["rows"] if row["entered"] != PLANNED)),
+        planned=d["planned"]["tables"],
+        before=d["planned"]["stand"],
+        of=d["planned"]["judged"],
         worse="none is" if d["all"]["contradicted"] == "0" else f"{d['all']['contradicted']} are",
         readings="\n".join(readings),
         looked=d["looked"]["for"],

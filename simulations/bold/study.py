@@ -1,5 +1,9 @@
 """Ask how many bold faces of published tables stand, by the plan in ``plan.toml``, written before the answers.
 
+Amendment of 28 November 2026, when the answers of 34 tables were known: four more tables enter by the same rule, two of
+PFLlib's and two of Flower's baselines. ``entered`` in ``tables.csv`` tells them from those of the plan, and counts are
+given without them too. A table may print half-widths of 95% intervals ("ci"), which state what stands beside means.
+
 Tables are files of numbers in `simulations.published`. Each is judged by `fedstat.compare_printed` alone. What a table
 does not say, over how many runs its means are and what stands beside them, is taken in each of four readings.
 """
@@ -52,7 +56,7 @@ def entries() -> pd.DataFrame:
 
 
 def cells(file: str) -> pd.DataFrame:
-    """Return a table's values as they are printed: setting, method, mean, and sd and bold where there are any."""
+    """Return a table's values as they are printed: setting, method, mean; sd, runs and bold where there are any."""
     rows = pd.DataFrame(printed(*file.split("/")))
     if file == "factorized_fl/table_1_bottom":  # a column for each domain; the average repeats them
         domains = [name.removesuffix("_sd") for name in rows if name.endswith("_sd") and name != "average_sd"]
@@ -65,7 +69,7 @@ def cells(file: str) -> pd.DataFrame:
     if file.startswith("factorized_fl/"):  # its text keeps the bold type, and sets the best of each setting in it
         best = rows.groupby("setting")["mean"].transform(lambda means: means.astype(float).max())
         rows["bold"] = (rows["mean"].astype(float) == best).astype(int).astype(str)
-    return rows[[name for name in ("setting", "method", "mean", "sd", "bold") if name in rows]]
+    return rows[[name for name in ("setting", "method", "mean", "sd", "runs", "bold") if name in rows]]
 
 
 def judged(rows: pd.DataFrame, runs: int, spread: str) -> pd.DataFrame:
@@ -102,10 +106,13 @@ def judged(rows: pd.DataFrame, runs: int, spread: str) -> pd.DataFrame:
 
 
 def readings(entry: pd.Series) -> Iterator[tuple[str, int, str]]:
-    """Yield each reading's name, and the runs and spread that a table has in it; what it states is in all of them."""
+    """Yield each reading's name, and the runs and spread that a table has in it; what it states is in all of them.
+
+    Of a table whose methods differ in runs, "2 to 6", its own column of runs holds.
+    """
     for runs, spread in READINGS:
         stated = {NOT_STATED: spread, "clients": "none"}.get(entry["spread"], entry["spread"])
-        yield f"{runs} runs, {spread}", runs if entry["runs"] == NOT_STATED else int(entry["runs"]), stated
+        yield f"{runs} runs, {spread}", int(entry["runs"]) if entry["runs"].isdigit() else runs, stated
 
 
 def literature() -> tuple[pd.DataFrame, pd.DataFrame]:

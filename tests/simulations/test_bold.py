@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from fedstat._tables import read_tables
 from fedstat.inference import mean_interval
@@ -31,6 +32,30 @@ def test_every_table_has_a_place_and_settings_of_several_methods():
     looked = {row["paper"] for row in printed("", "looked_for")}
     ours = {"Factorized-FL", "FedDecomp", "FedSplit/FedFac", "Filter decomposition"}
     assert set(listed["paper"]) - ours <= looked
+
+
+def test_half_of_pfllibs_first_table_is_gpfls():
+    theirs, ours = cells("gpfl/table_1"), cells("pfllib/table_1")
+    assert len(ours) == 160
+    both = ours.merge(theirs, on=["setting", "method"])
+    assert both["method"].nunique() == 10
+    assert len(both) == 80
+    assert (both[["mean_x", "sd_x"]].to_numpy() == both[["mean_y", "sd_y"]].to_numpy()).all()
+
+
+def test_a_table_that_names_the_runs_of_each_method_is_judged_with_them():
+    """Half-widths are the printed ones and half a last digit, means half a last digit nearer."""
+    answers = {}
+    for setting, rows in cells("flower_baselines/fednova").groupby("setting", sort=False):
+        numbers = rows[["mean", "sd", "runs"]].astype(float).to_numpy()
+        (low, a, n), (high, b, m) = numbers[numbers[:, 0].argsort()]
+        sds = (np.array([a, b]) + 0.005) * np.sqrt([n, m]) / 1.96
+        p = stats.ttest_ind_from_stats(high - 0.005, sds[1], m, low + 0.005, sds[0], n, equal_var=False).pvalue
+        answers[setting] = "stands" if p < 0.05 / 6 else "not told apart"
+    found = judged(cells("flower_baselines/fednova"), 3, "ci").set_index("setting")
+    assert found["answer"].to_dict() == answers
+    assert set(answers.values()) == {"stands", "not told apart"}
+    assert (found["method"] == "FedNova").all()
 
 
 def test_what_a_table_says_of_its_faces():
