@@ -213,10 +213,11 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         return factor_scores(self, X).values
 
-    def standardised(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def standardised(self, X: np.ndarray, *, gaps: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns of `X` that vary, standardised by the fitted means and deviations, and which they are."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, ensure_all_finite=True, dtype=np.float64)
+        finite = "allow-nan" if gaps else True
+        X = validate_data(self, X, reset=False, ensure_all_finite=finite, dtype=np.float64)
         varies = self.scale_ > 0
         return (X[:, varies] - self.mean_[varies]) / self.scale_[varies], varies
 

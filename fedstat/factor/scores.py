@@ -55,7 +55,12 @@ class Scores:
 
 
 def factor_scores(
-    fit: PrincipalAxis, X: np.ndarray, rotation: Rotation | None = None, *, method: ScoreMethod = "regression"
+    fit: PrincipalAxis,
+    X: np.ndarray,
+    rotation: Rotation | None = None,
+    *,
+    method: ScoreMethod = "regression",
+    missing: Literal["likelihood"] | None = None,
 ) -> Scores:
     """Estimate the scores of rows on the factors of a fit, rotated or not.
 
@@ -64,6 +69,9 @@ def factor_scores(
     L)^-1``, whose scores of a factor do not depend on the other factors; "tenberge" (ten Berge et al. 1999) those whose
     scores correlate as the factors do. Eigenvalues of R up to 1e-7 p, which R may owe to rounding in single precision,
     count as zero.
+
+    With ``missing="likelihood"`` a row is scored by the values o that it has: by the factors' mean given these,
+    ``S_o' Sigma_oo^-1 z_o``. Here the model's ``Sigma = L Phi L' + U`` stands for R, as in lavaan, in all rows.
 
     Parameters
     ----------
@@ -76,12 +84,15 @@ def factor_scores(
         Of ``fit.loadings_``, as it was shown; None for the unrotated factors.
     method : {"regression", "bartlett", "tenberge"}
         How factors are estimated.
+    missing : {"likelihood"}, optional
+        Score rows with gaps (NaN) too, by regression; a row that has nothing stays NaN. `weights` and `determinacy`
+        are then those of rows without gaps. By default `X` must have no gaps.
 
     Raises
     ------
     ValueError
         If `rotation` has another shape than the fit; if the method is "bartlett" and a uniqueness is zero (a Heywood
-        case); if it is not "regression" and R or the loadings are singular.
+        case); if it is not "regression" and R or the loadings are singular, or gaps are to be scored.
 
     Examples
     --------
@@ -104,14 +115,19 @@ def factor_scores(
     tenberge 0.47
     """
     choice("method", method, METHODS)
-    z, varies = fit.standardised(X)
+    if missing is not None:
+        choice("missing", missing, ("likelihood",))
+        if method != "regression":
+            raise ValueError(f'missing="likelihood" has scores by method "regression" alone, got {method!r}.')
+    z, varies = fit.standardised(X, gaps=missing is not None)
     if rotation is not None and rotation.loadings.shape != fit.loadings_.shape:
         raise ValueError(
             f"rotation must be of the fit's loadings, shape {fit.loadings_.shape}, got {rotation.loadings.shape}."
         )
     loadings = (fit.loadings_ if rotation is None else rotation.loadings)[varies]
     phi = np.eye(loadings.shape[1]) if rotation is None or rotation.correlations is None else rotation.correlations
-    structure, r = loadings @ phi, fit.correlation_
+    structure = loadings @ phi
+    r = fit.correlation_ if missing is None else structure @ loadings.T + np.diag(fit.uniquenesses_[varies])
     with one_thread(len(r)):
         if method == "regression":
             w = _inverse(r, 1, singular=True) @ structure
@@ -131,7 +147,13 @@ def factor_scores(
     determinacy = np.divide((w * structure).sum(axis=0), spread, out=np.zeros(len(spread)), where=spread > 0)
     weights = np.zeros(fit.loadings_.shape)
     weights[varies] = w
-    return Scores(z @ w, weights, determinacy, method)
+    values, known = z @ w, ~np.isnan(z)
+    for has in np.unique(known[~known.all(axis=1)], axis=0):
+        if has.any():
+            rows = (known == has).all(axis=1)
+            own = _inverse(r[np.ix_(has, has)], 1, singular=True) @ structure[has]
+            values[rows] = z[np.ix_(rows, has)] @ own
+    return Scores(values, weights, determinacy, method)
 
 
 def _inverse(a: np.ndarray, power: float, *, singular: bool = False) -> np.ndarray:

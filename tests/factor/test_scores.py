@@ -5,8 +5,10 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.decomposition import FactorAnalysis
+from statsmodels.multivariate.factor import Factor
 
-from fedstat.factor import PrincipalAxis, factor_scores, reliability, rotate
+from fedstat.factor import PrincipalAxis, factor_scores, reliability, rotate, target_rotation
 from fedstat.factor.scores import METHODS
 
 
@@ -32,6 +34,50 @@ def test_regression_scores_are_conditional_means(oblique):
     wanted = z @ np.linalg.solve(fit.correlation_, turned.structure)
     np.testing.assert_allclose(factor_scores(fit, x, turned).values, wanted, atol=1e-8)
     np.testing.assert_allclose(fit.transform(x) @ np.linalg.inv(turned.rotation).T, wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["regression", "bartlett"])
+@pytest.mark.parametrize("turn", ["varimax", "oblimin"])
+def test_scores_are_those_of_statsmodels(oblique, method, turn):
+    fit, x, _ = oblique
+    theirs = Factor(x, 2, smc=False).fit(maxiter=5000, tol=1e-13)
+    theirs.rotate(turn)
+    ours = target_rotation(fit.loadings_, theirs.loadings, oblique=turn == "oblimin")
+    np.testing.assert_allclose(ours.loadings, theirs.loadings, atol=1e-5)
+    found = factor_scores(fit, x, ours, method=method).values
+    np.testing.assert_allclose(found, theirs.factor_scoring(method=method), atol=1e-5)
+
+
+def test_scores_by_the_model_are_those_of_scikit_learn(oblique):
+    _, x, _ = oblique
+    z = (x - x.mean(0)) / x.std(0)
+    theirs = FactorAnalysis(2, tol=1e-10, max_iter=20_000, svd_method="lapack").fit(z)
+    sigma = theirs.get_covariance()
+    scale = np.sqrt(np.diag(sigma))
+    fit = PrincipalAxis(2).fit_correlation(sigma / np.outer(scale, scale))
+    turned = target_rotation(fit.loadings_, theirs.components_.T / scale[:, None])
+    found = factor_scores(fit, z / scale, turned, missing="likelihood").values
+    np.testing.assert_allclose(found, theirs.transform(z), atol=1e-7)
+
+
+def test_rows_with_gaps_have_the_mean_of_the_normal_law_given_what_they_have(oblique):
+    """Of factors and answers together: the mean of the first given some of the latter, from the inverse covariance."""
+    fit, x, turned = oblique
+    gaps = np.where(np.random.default_rng(0).random(x.shape) < 0.3, np.nan, x)
+    gaps[5] = np.nan
+    scale = x.std(0, ddof=1)
+    common = turned.loadings @ turned.correlations
+    law = np.block([[turned.correlations, common.T], [common, common @ turned.loadings.T + np.diag(fit.uniquenesses_)]])
+    found = factor_scores(fit, gaps, turned, missing="likelihood").values
+    for row, z in zip(found, (gaps - x.mean(0)) / scale, strict=True):
+        has = np.flatnonzero(~np.isnan(z))
+        precision = np.linalg.inv(law[np.ix_([0, 1, *has + 2], [0, 1, *has + 2])])
+        wanted = -np.linalg.solve(precision[:2, :2], precision[:2, 2:] @ z[has])
+        np.testing.assert_allclose(row, wanted if len(has) else np.nan, atol=1e-10)
+    with pytest.raises(ValueError, match="by method \"regression\" alone, got 'bartlett'"):
+        factor_scores(fit, gaps, turned, method="bartlett", missing="likelihood")
+    with pytest.raises(ValueError, match="NaN"):
+        factor_scores(fit, gaps, turned)
 
 
 def test_bartletts_scores_are_weighted_least_squares_row_by_row(oblique):
@@ -101,6 +147,8 @@ def test_alpha_is_cronbachs_of_each_scale_and_omega_the_share_that_is_common(obl
     for name, items in table["items"].items():
         keyed = np.where(np.isin(items, table.loc[name, "reversed"]), -1, 1)
         assert table.loc[name, "alpha"] == pytest.approx(cronbach(x[:, items] * keyed), rel=1e-10)
+        total = (x[:, items] / x[:, items].std(0) * keyed).sum(1).var()
+        assert table.loc[name, "omega"] == pytest.approx(1 - fit.uniquenesses_[items].sum() / total, rel=1e-8)
     loadings = np.array([[0.8], [0.7], [-0.6], [0.3]])
     r = loadings @ loadings.T + np.diag(1 - loadings[:, 0] ** 2)
     sign = np.sign(loadings[:, 0])
