@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import numpy as np
 from fedstat._checks import number, whole
 from fedstat._progress import progress_bar
 from fedstat._random import stream
+from fedstat.factor.correlation import smoothed
 from fedstat.factor.diagnostics import factor_names
 from fedstat.factor.gaps import Missing, moments_with_gaps
 from fedstat.factor.moments import Moments
@@ -166,6 +168,7 @@ def bootstrap_loadings(
     rotation: str | Callable[[np.ndarray], Rotation] | None = None,
     *,
     missing: Missing | None = None,
+    correlation: Callable[[np.ndarray], np.ndarray] | None = None,
     draws: int = 1000,
     level: float = 0.95,
     seed: int = 0,
@@ -183,6 +186,9 @@ def bootstrap_loadings(
     loadings from 0.8 to 0.5, 95% intervals by 200 draws covered 93 to 94% of loadings and of communalities, at 200 and
     at 500 rows alike, unrotated, after varimax and after oblimin.
 
+    Correlations that belong to no table (see `moments_with_gaps`) lose their negative eigenvalues, as by ``cor.smooth``
+    of R's psych, in all rows and in draws.
+
     The rows must be independent. Those of a network's weights are not; `split_stability` draws clients instead.
 
     Parameters
@@ -195,6 +201,9 @@ def bootstrap_loadings(
         A method of `rotate`, or a function of unrotated loadings that returns a `Rotation`.
     missing : {"pairwise", "likelihood"}, optional
         How gaps of `x` (NaN) are dealt with, see `moments_with_gaps`; without it `x` must have none.
+    correlation : callable, optional
+        A function of rows that returns their correlations, `polychoric` for one, in place of Pearson's; it deals with
+        gaps itself. 25 columns of six steps and 2,800 rows take a second a draw.
     draws : int
         At least 50.
     level : float
@@ -206,7 +215,8 @@ def bootstrap_loadings(
     ------
     ValueError
         If `x` is no finite matrix with more rows than columns, or a column is constant, in all rows or in more than
-        5% of the draws; if the factors are more than the columns identify, or another argument is out of range.
+        5% of the draws; if both `missing` and `correlation` are given, the factors are more than the columns identify,
+        or another argument is out of range.
 
     Examples
     --------
@@ -223,15 +233,21 @@ def bootstrap_loadings(
     V4  0.69 (0.57 to 0.78)  0.47 (0.32 to 0.61)
     Congruence of the draws' factors with these, mean: PA1 1.00
     """
-    moments = Moments.of(x) if missing is None else moments_with_gaps(x, missing)
+    if missing is not None and correlation is not None:
+        raise ValueError(f"missing must be None where correlation deals with gaps, got {missing!r}.")
     x = np.asarray(x, dtype=np.float64)
+    if correlation is None:
+        moments = Moments.of(x) if missing is None else moments_with_gaps(x, missing)
+        if not moments.varies().all():
+            raise ValueError(
+                f"x must vary in all columns, but column {np.argmin(moments.varies())} does not; leave it out."
+            )
+        r, z = moments.correlation(), (x - moments.mean) / np.sqrt(np.diag(moments.scatter) / moments.rows)
+    else:
+        r, z = correlation(x), x
     n, p = x.shape
     if n <= p:
         raise ValueError(f"x must have more rows than its {p} columns, got {n}; leave columns out.")
-    if not moments.varies().all():
-        raise ValueError(
-            f"x must vary in all columns, but column {np.argmin(moments.varies())} does not; leave it out."
-        )
     most = ledermann_bound(p)
     if not isinstance(n_factors, Integral) or isinstance(n_factors, bool) or not 1 <= n_factors <= most:
         raise ValueError(
@@ -240,17 +256,17 @@ def bootstrap_loadings(
         )
     draws, level = whole("draws", draws, 50), number("level", level, "(0, 1)")
 
-    fit = PrincipalAxis(int(n_factors)).fit_moments(moments)
+    fit = PrincipalAxis(int(n_factors)).fit_correlation(smoothed(r)[0])
     estimate, turn = _turning(fit.loadings_, rotation)
-    z = (x - fit.mean_) / fit.scale_
     rng = stream(seed, "bootstrap of loadings")
     begun = monotonic()
-    found = _draw(z, int(n_factors), rng, turn, missing)
+    draw = partial(_draw, z, int(n_factors), rng, turn, missing, correlation)
+    found = draw()
     long = (monotonic() - begun) * draws > _LONG
     with progress_bar("bootstrap", draws, None if long else False) as advance:
         advance()
         for _ in range(draws - 1):
-            found += _draw(z, int(n_factors), rng, turn, missing)
+            found += draw()
             advance()
     lost = draws - len(found)
     if lost > _LOST * draws:
@@ -291,11 +307,17 @@ def _draw(
     rng: np.random.Generator,
     turn: Callable[[np.ndarray], Rotation],
     missing: Missing | None,
+    correlation: Callable[[np.ndarray], np.ndarray] | None,
 ) -> list[_Draw]:
-    """Draw rows of standardised data and analyse them; nothing if they have no correlations."""
+    """Draw rows of standardised data (raw for `correlation`) and analyse them; nothing if they have no correlations."""
     n = len(z)
     counts = rng.multinomial(n, np.full(n, 1 / n))
-    if missing is None:
+    if correlation is not None:
+        try:
+            r = correlation(np.repeat(z, counts, axis=0))
+        except ValueError:
+            return []
+    elif missing is None:
         mean = counts @ z / n
         scatter = (z * counts[:, None]).T @ z - n * np.outer(mean, mean)
         variance = np.diag(scatter)
@@ -312,7 +334,7 @@ def _draw(
             return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # counted instead
-        fit = PrincipalAxis(m).fit_correlation(r)
+        fit = PrincipalAxis(m).fit_correlation(smoothed(r)[0])
     return [_Draw(turn(fit.loadings_), fit.communalities_, fit.converged_)]
 
 

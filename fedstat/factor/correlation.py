@@ -9,6 +9,7 @@ from scipy.linalg.lapack import dpocon, dpotrf, dtrtri
 from fedstat._threads import one_thread
 
 _SLACK = 1e-6  # rounding in single precision
+_ROUNDING = 1e-7  # times the number of variables: negative eigenvalues down to there may be owed to it
 
 
 def squared_multiple_correlations(r: np.ndarray) -> np.ndarray:
@@ -69,7 +70,7 @@ def check_correlation(r: np.ndarray) -> np.ndarray:
         raise ValueError(f"R {what}; row {row}, column {column} holds {values} (counted from 0).")
     r = (r + r.T) / 2
     np.fill_diagonal(r, 1.0)
-    slack = 1e-7 * len(r)
+    slack = _ROUNDING * len(r)
     with one_thread(len(r)):
         try:
             cholesky(r + slack * np.eye(len(r)), check_finite=False)
@@ -78,8 +79,24 @@ def check_correlation(r: np.ndarray) -> np.ndarray:
             if least < -slack:
                 raise ValueError(
                     f"R must be positive semidefinite, but has the eigenvalue {least:.6g}: no complete table has these "
-                    "correlations (gaps left out pair by pair, polychoric correlations or rounding do that). Use "
-                    "complete rows, or the nearest correlation matrix "
-                    "(statsmodels.stats.correlation_tools.corr_nearest)."
+                    "correlations (gaps left out pair by pair, polychoric correlations, rounding or a wrong sign do "
+                    "that). Use complete rows; or, in Python, fit_correlation(corr_nearest(R)) with corr_nearest of "
+                    "statsmodels.stats.correlation_tools."
                 ) from None
     return r
+
+
+def smoothed(r: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return R without negative eigenvalues and with ones on its diagonal, and the largest change of a correlation.
+
+    This is `cor.smooth` of R's psych up to 1e-10; an R that is positive semidefinite, to rounding, stays as it is.
+    """
+    with one_thread(len(r)):
+        values, vectors = np.linalg.eigh(r)
+    if values[0] >= -_ROUNDING * len(r):
+        return r, 0.0
+    rows = vectors * np.sqrt(np.maximum(values, 0))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    near = rows @ rows.T
+    np.fill_diagonal(near, 1.0)
+    return near, float(np.abs(near - r).max())

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from fedstat._checks import choice
-from fedstat.factor.correlation import check_correlation
 from fedstat.factor.moments import Moments
 
 Missing = Literal["pairwise", "likelihood"]
@@ -23,8 +22,9 @@ def moments_with_gaps(x: np.ndarray, how: Missing = "likelihood", *, weights: np
 
     "pairwise" takes every correlation from the rows that have both values, and every mean and deviation from those
     that have the one: right if values are missing completely at random, though the correlations together may belong to
-    no table. "likelihood" fits a normal law to all that was observed (full-information maximum likelihood, by EM;
-    Dempster, Laird and Rubin 1977): right also if what is missing depends on what was observed.
+    no table, and `PrincipalAxis.fit_moments` then refuses them. "likelihood" fits a normal law to all that was observed
+    (full-information maximum likelihood, by EM; Dempster, Laird and Rubin 1977): right also if what is missing depends
+    on what was observed.
 
     Parameters
     ----------
@@ -43,8 +43,7 @@ def moments_with_gaps(x: np.ndarray, how: Missing = "likelihood", *, weights: np
     Raises
     ------
     ValueError
-        If no row has the values of two columns; if pairwise correlations belong to no table, or columns are
-        combinations of others where likelihood is asked for.
+        If no row has the values of two columns; or columns are combinations of others where likelihood is asked for.
 
     Examples
     --------
@@ -94,7 +93,7 @@ def _pairwise(z: np.ndarray, known: np.ndarray, w: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"x must vary in the rows that have columns {i} and {j}, but one of them does not; leave it out."
         )
-    return check_correlation(np.clip(r, -1, 1))
+    return np.asarray(np.clip(r, -1, 1))
 
 
 @dataclass(frozen=True, eq=False)

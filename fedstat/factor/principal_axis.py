@@ -183,9 +183,11 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         Raises
         ------
         ValueError
-            If there are fewer than two rows, or a parameter is out of range.
+            If there are fewer than two rows, a parameter is out of range, or the correlations belong to no table, as
+            those of `moments_with_gaps` may that are taken pair by pair.
         """
-        return self._fit(*_standardised(moments))
+        r, mean, scale, level = _standardised(moments)
+        return self._fit(check_correlation(r) if len(r) else r, mean, scale, level)
 
     def fit_correlation(self, R: np.ndarray) -> PrincipalAxis:
         """Analyse a correlation matrix `R`, shape (p, p).

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.correlation_tools import corr_clipped
 
 from fedstat.factor import Moments, PrincipalAxis, bootstrap_loadings, moments_with_gaps
+from fedstat.factor.correlation import smoothed
 from fedstat.factor.gaps import MISSING
 
 
@@ -58,6 +60,19 @@ def test_of_a_monotone_pattern_the_likelihood_has_a_closed_form():
     np.testing.assert_allclose(covariance(found), wanted, rtol=1e-6)
 
 
+def test_the_likelihood_of_five_columns_is_that_of_mvnmle():
+    """R's mvnmle, ``mlest(missvals, iterlim = 400)``: batches of cement, some of their values left out."""
+    x = np.full((13, 5), np.nan)
+    x[:9, 0] = 7, 1, 11, 11, 7, 11, 3, 1, 2
+    x[:9, 1] = 26, 29, 56, 31, 52, 55, 71, 31, 54
+    x[:, 2] = 6, 15, 8, 8, 6, 9, 17, 22, 18, 4, 23, 9, 8
+    x[:6, 3] = 60, 52, 20, 47, 33, 22
+    x[:, 4] = 78.5, 74.3, 104.3, 87.6, 95.9, 109.2, 102.7, 72.5, 93.1, 115.9, 83.8, 113.3, 109.4
+    found = moments_with_gaps(x)
+    np.testing.assert_allclose(found.mean, [6.65518, 49.96526, 11.76923, 27.04709, 95.42308], atol=5e-5)
+    np.testing.assert_allclose(np.diag(covariance(found)), [21.8256, 238.0124, 37.8698, 294.1830, 208.9053], rtol=1e-5)
+
+
 def likelihood(x, mean, s):
     """The log-likelihood of what was observed, row by row."""
     total = 0.0
@@ -105,6 +120,37 @@ def test_the_bootstrap_takes_gaps():
     assert (found.loadings.low < found.loadings.estimate).all()
     whole = bootstrap_loadings(table(200, 4, 0), 1, draws=50)
     assert found.loadings.error.mean() > whole.loadings.error.mean()  # gaps cost precision
+
+
+def indefinite():
+    """A table of few rows, whose correlations pair by pair belong to no table."""
+    return table(50, 12, 0.4, seed=1)
+
+
+def test_correlations_of_no_table_are_refused_and_smoothed_as_in_psych():
+    """``cor.smooth``: eigenvalues below 1e-12 are raised to 1e-10, and all are scaled to their sum."""
+    moments = moments_with_gaps(indefinite(), "pairwise")
+    r = moments.correlation()
+    with pytest.raises(ValueError, match=r"has the eigenvalue -0\..* fit_correlation\(corr_nearest\(R\)\)"):
+        PrincipalAxis(1).fit_moments(moments)
+    values, vectors = np.linalg.eigh(r)
+    raised = np.where(values < 1e-12, 1e-10, values)
+    raised *= len(r) / raised.sum()
+    theirs = vectors @ np.diag(raised) @ vectors.T
+    theirs /= np.sqrt(np.outer(np.diag(theirs), np.diag(theirs)))
+    found, change = smoothed(r)
+    np.testing.assert_allclose(found, theirs, atol=1e-8)
+    np.testing.assert_allclose(found, corr_clipped(r, 0), atol=1e-12)
+    assert change == np.abs(found - r).max() > 0.01
+    assert smoothed(found)[0] is found
+
+
+def test_the_bootstrap_smooths_what_belongs_to_no_table():
+    x = indefinite()
+    found = bootstrap_loadings(x, 1, missing="pairwise", draws=50)
+    r, _ = smoothed(moments_with_gaps(x, "pairwise").correlation())
+    np.testing.assert_allclose(found.loadings.estimate, PrincipalAxis(1).fit_correlation(r).loadings_)
+    assert (found.draws, found.lost) == (50, 0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
-from fedstat.factor import polychoric
+from fedstat._random import stream
+from fedstat.factor import PrincipalAxis, bootstrap_loadings, polychoric
 from fedstat.factor.ordinal import _below
 from tests.support.psych import bfi
 
@@ -56,6 +57,23 @@ def test_of_a_questionnaire_with_gaps_they_are_those_of_lavaan():
     """``lavCor(bfi[1:25], ordered = names(bfi)[1:25], missing = "pairwise")``, first row."""
     theirs = [1, -0.4084507, -0.3225350, -0.1754280, -0.2278559, 0.0033802, 0.0082388, -0.0237128, 0.1536099, 0.0605073]
     np.testing.assert_allclose(polychoric(bfi().iloc[:, :10])[0], theirs, atol=5e-7)
+
+
+def test_the_bootstrap_is_of_drawn_answers():
+    x = answers()
+    x[::7, 2] = np.nan
+    found = bootstrap_loadings(x, 1, correlation=polychoric, draws=50)
+    np.testing.assert_allclose(
+        found.loadings.estimate, PrincipalAxis(1).fit_correlation(polychoric(x)).loadings_, atol=1e-8
+    )
+    rng, n = stream(0, "bootstrap of loadings"), len(x)
+    drawn = []
+    for _ in range(50):
+        r = polychoric(np.repeat(x, rng.multinomial(n, np.full(n, 1 / n)), axis=0))
+        drawn.append(PrincipalAxis(1).fit_correlation(r).communalities_)
+    np.testing.assert_allclose(found.communalities.error, np.std(drawn, axis=0, ddof=1), atol=1e-8)
+    with pytest.raises(ValueError, match="missing must be None where correlation deals with gaps, got 'pairwise'"):
+        bootstrap_loadings(x, 1, missing="pairwise", correlation=polychoric)
 
 
 @pytest.mark.parametrize(
