@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from fedstat.factor import compare_numbers, fit_tests, minimum_average_partial, parallel_analysis
+from fedstat.factor import PrincipalAxis, compare_numbers, fit_tests, minimum_average_partial, parallel_analysis
 from tests.support.matrices import HARMAN8, HARMAN8_ROWS
 from tests.support.psych import bfi
 
@@ -25,6 +25,20 @@ def test_each_row_is_what_the_fit_and_the_rules_say():
         pairs = [(HARMAN8[i][j] - fitted[i, j]) ** 2 for i in range(8) for j in range(i)]
         own = [(1 - fitted[i, i] - fit.uniquenesses[i]) ** 2 for i in range(8)]
         assert pytest.approx(np.sqrt((sum(pairs) + sum(own)) / 36)) == row.SRMR
+
+
+def test_without_tests_what_needs_none_stays():
+    plain, tested = (
+        compare_numbers(HARMAN8, HARMAN8_ROWS, most=3, tests=False),
+        compare_numbers(HARMAN8, HARMAN8_ROWS, 3),
+    )
+    assert list(plain) == ["factors", "SRMR", "eigenvalue", "by chance", "MAP"]
+    same = ["factors", "eigenvalue", "by chance", "MAP"]
+    np.testing.assert_array_equal(plain[same], tested[same])
+    for m, found in enumerate(plain["SRMR"], start=1):  # of principal axes the diagonal is fitted
+        fit = PrincipalAxis(m).fit_correlation(HARMAN8)
+        pairs = (HARMAN8 - fit.loadings_ @ fit.loadings_.T)[np.tril_indices(8, -1)]
+        assert found == pytest.approx(np.sqrt((pairs**2).sum() / 36), abs=1e-8)
 
 
 def test_nothing_is_said_where_nothing_can_be_tested():
