@@ -57,7 +57,7 @@ class Retention:
     >>> from fedstat.factor import kaiser_rule
     >>> found = kaiser_rule(np.array([2.5, 0.5, 0.5, 0.5]))
     >>> print(found)
-    Kaiser rule: 1 factor (eigenvalues above 1)
+    Kaiser rule: 1 factor (eigenvalues above 1; next: 0.500)
     >>> found.observed, found.reference
     (array([2.5, 0.5, 0.5, 0.5]), array([1., 1., 1., 1.]))
     """
@@ -134,6 +134,8 @@ def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85) -> Re
     reached = int(np.searchsorted(share, contribution * (1 - _ROUNDING))) + 1
     reached = max(1, min(reached, len(values) - 1))
     note = f"share {share[reached - 1]:.4f} of the eigenvalues' sum, wanted {contribution:g}"
+    if reached > 1:
+        note += f", one factor fewer {share[reached - 2]:.4f}"
     if share[reached - 1] < contribution * (1 - _ROUNDING):
         note += "; columns - 1 is the most allowed"
     reference = np.full(len(share), contribution)
@@ -164,7 +166,7 @@ def kaiser_rule(eigenvalues: np.ndarray) -> Retention:
     >>> from fedstat.factor import kaiser_rule
     >>> noise = np.random.default_rng(0).normal(size=(100, 20))  # no factors at all
     >>> print(kaiser_rule(np.linalg.eigvalsh(np.corrcoef(noise.T))))
-    Kaiser rule: 8 factors (eigenvalues above 1)
+    Kaiser rule: 8 factors (eigenvalues above 1; next: 0.982)
 
     So many by chance alone; see `parallel_analysis`.
     """
@@ -175,8 +177,8 @@ def kaiser_rule(eigenvalues: np.ndarray) -> Retention:
             f"eigenvalues must include one that is at most 1, but the least of the {len(values)} given is "
             f"{values[-1]:.6g}; give more of them, or those of a correlation matrix."
         )
-    ones = np.ones(len(values))
-    return Retention("Kaiser rule", int(above.sum()), values, ones, _EIGENVALUE, _MEAN, "eigenvalues above 1")
+    m, ones = int(above.sum()), np.ones(len(values))
+    return Retention("Kaiser rule", m, values, ones, _EIGENVALUE, _MEAN, f"eigenvalues above 1; next: {values[m]:.3f}")
 
 
 def parallel_analysis(
@@ -227,11 +229,12 @@ def parallel_analysis(
     >>> from fedstat.factor import parallel_analysis
     >>> rng = np.random.default_rng(0)
     >>> noise = rng.normal(size=(100, 20))
-    >>> print(parallel_analysis(np.linalg.eigvalsh(np.corrcoef(noise.T)), rows=100))
-    parallel analysis (of components): 0 factors (95% quantile of 100 simulations of 100 independent rows, seed 0)
+    >>> parallel_analysis(np.linalg.eigvalsh(np.corrcoef(noise.T)), rows=100).n_factors
+    0
     >>> factor = noise + rng.normal(size=(100, 1))  # one factor in all variables
     >>> print(parallel_analysis(np.linalg.eigvalsh(np.corrcoef(factor.T)), rows=100))
-    parallel analysis (of components): 1 factor (95% quantile of 100 simulations of 100 independent rows, seed 0)
+    parallel analysis (of components): 1 factor (next: 1.015 against 1.830; 95% quantile of 100 simulations of 100
+    independent rows, seed 0)
     """
     values = _descending(eigenvalues)
     p = len(values)
@@ -246,8 +249,8 @@ def parallel_analysis(
     reference = np.quantile(null, quantile, axis=0)
     retained = values > reference * (1 + _ROUNDING)
     m = p if retained.all() else int(np.argmin(retained))
-    against, note = _simulated(rows, simulations, quantile, seed)
-    return Retention("parallel analysis (of components)", m, values, reference, _EIGENVALUE, against, note)
+    said = _simulated(values, reference, m, rows, simulations, quantile, seed)
+    return Retention("parallel analysis (of components)", m, values, reference, _EIGENVALUE, *said)
 
 
 def factor_parallel_analysis(
@@ -320,9 +323,9 @@ def factor_parallel_analysis(
     # an eigenvalue that is not positive belongs to no factor
     retained = (values > reference + _ROUNDING) & (values > _ROUNDING)
     m = p if retained.all() else int(np.argmin(retained))
-    against, note = _simulated(rows, simulations, quantile, seed)
+    said = _simulated(values, reference, m, rows, simulations, quantile, seed)
     name = "parallel analysis (of factors)" if communalities == "smc" else "parallel analysis (of factors, as in psych)"
-    return Retention(name, m, values, reference, _REDUCED, against, note)
+    return Retention(name, m, values, reference, _REDUCED, *said)
 
 
 def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
@@ -332,11 +335,14 @@ def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
     number("quantile", quantile, "(0, 1)")
 
 
-def _simulated(rows: float, simulations: int, quantile: float, seed: int) -> tuple[str, str]:
-    """Say what the reference is, and how it was simulated."""
+def _simulated(
+    values: np.ndarray, reference: np.ndarray, m: int, rows: float, simulations: int, quantile: float, seed: int
+) -> tuple[str, str]:
+    """Say what the reference is, how near the next factor came to it, and how it was simulated."""
     share = f"{100 * quantile:g}% quantile"
+    near = f"next: {values[m]:.3f} against {reference[m]:.3f}; " if m < len(values) else ""
     return f"{share} for independent data", (
-        f"{share} of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
+        f"{near}{share} of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
     )
 
 
@@ -421,6 +427,9 @@ def minimum_average_partial(r: np.ndarray) -> Retention:
     m = int(np.nanargmin(average))
     least = np.full(p, average[m])
     note = f"average squared partial correlation {average[m]:.3g}"
+    others = np.delete(average, m)
+    if not np.isnan(others).all():
+        note += f"; next best: {np.nanmin(others):.3g}"
     quantity = "average squared partial correlation"
     return Retention("minimum average partial", m, average, least, quantity, "least of all", note, first=0)
 

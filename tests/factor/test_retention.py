@@ -118,8 +118,18 @@ def test_a_seed_repeats_itself_and_the_note_says_what_was_done():
     assert (rules[0].reference != rules[2].reference).all()
     assert (
         str(rules[0]) == "parallel analysis (of components): 2 factors "
-        "(95% quantile of 20 simulations of 305 independent rows, seed 4)"
+        "(next: 0.481 against 1.106; 95% quantile of 20 simulations of 305 independent rows, seed 4)"
     )
+
+
+def test_rules_say_how_near_they_came_to_another_number():
+    share, kaiser = contribution_rule(np.array([2.0, 1.0, 0.6, 0.4])), kaiser_rule(np.array([2.0, 1.0, 0.6, 0.4]))
+    assert share.note == "share 0.9000 of the eigenvalues' sum, wanted 0.85, one factor fewer 0.7500"
+    assert kaiser.note == "eigenvalues above 1; next: 1.000"
+    partial = minimum_average_partial(HARMAN8)
+    best, second = np.sort(partial.observed[~np.isnan(partial.observed)])[:2]
+    assert partial.note == f"average squared partial correlation {best:.3g}; next best: {second:.3g}"
+    assert minimum_average_partial(np.eye(1)).note.endswith("correlation 0")  # there is no other number
 
 
 def test_retention_ends_at_the_first_failure():
@@ -275,7 +285,8 @@ def test_reduced_eigenvalues_and_their_reference_by_brute_force():
     np.testing.assert_allclose(rule.reference, brute, atol=0.015)
     again, other = (factor_parallel_analysis(HARMAN8, 60, simulations=9, seed=s) for s in (0, 1))
     assert (again.reference != other.reference).all()
-    assert str(again).startswith("parallel analysis (of factors): 2 factors (95% quantile of 9 simulations of 60 ")
+    assert str(again).startswith("parallel analysis (of factors): 2 factors (next: 0.070 against ")
+    assert rule.note.startswith(f"next: {rule.observed[2]:.3f} against {rule.reference[2]:.3f}; 50% quantile of 2000 ")
 
 
 def test_factors_that_correlate_are_found_where_components_miss_them():
