@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedstat.cli._factor_told import Analysis, as_text, as_values, counted
+from fedstat.cli._factor_told import Analysis, as_text, as_values, bootstrapped, counted, plot_scree, write_scores
 from fedstat.inference.formatting import first_of
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from fedstat.factor import FitTests, LoadingBootstrap, Retention
+    from fedstat.factor import FitTests, Retention
     from fedstat.factor.diagnostics import SamplingAdequacy, Sphericity
     from fedstat.factor.files import Table
     from fedstat.factor.gaps import Missing
@@ -35,7 +35,8 @@ _GAPS: dict[str, Literal["refuse", "drop", "keep"]] = {
 _KEPT: dict[str, Missing] = {"pairwise": "pairwise", "likelihood": "likelihood"}
 _ASSUMED = {
     "listwise": "rows with gaps are left out, as if values were missing by chance alone.",
-    "pairwise": "each correlation is that of the rows with both values, as if values were missing by chance alone.",
+    "pairwise": "each correlation is that of the rows with both values, as if values were missing by chance alone. "
+    "Parallel analysis counts all rows.",
     "likelihood": "correlations by full-information maximum likelihood: what is missing may depend on the "
     "answers, which are taken as normal. Parallel analysis counts all rows.",
 }
@@ -94,7 +95,8 @@ def factor(
         typer.Option(
             min=50,
             metavar="DRAWS",
-            help="Print 95% bootstrap intervals of loadings and communalities, from so many draws; 1000 are enough.",
+            help="Print 95% bootstrap intervals of loadings and communalities, from so many draws; 1000 are enough. "
+            "With --ordinal a draw can take a second.",
         ),
     ] = None,
     scores: Annotated[
@@ -202,10 +204,8 @@ def factor(
         raise typer.BadParameter("--layer, --clients and --missing do not go with --correlation.")
     if ordinal and (correlation or layer is not None or clients):
         raise typer.BadParameter("only columns of a table of observations hold answers.", param_hint="--ordinal")
-    if ordinal and (bootstrap is not None or scores is not None or missing == "likelihood"):
-        raise typer.BadParameter(
-            "--bootstrap, --scores and --missing likelihood are for Pearson's correlations.", param_hint="--ordinal"
-        )
+    if ordinal and missing == "likelihood":
+        raise typer.BadParameter("--missing likelihood is for Pearson's correlations.", param_hint="--ordinal")
     if observations is not None and not correlation:
         raise typer.BadParameter("only for --correlation; rows of a table are counted.", param_hint="--observations")
 
@@ -223,9 +223,9 @@ def factor(
         kind = "correlation" if correlation else "weights" if table.weights else "ordinal" if ordinal else "table"
         analysis = _analyse(table, missing, kind, observations, wanted, contribution, rotate, aim, status.update)
         if plot is not None:
-            _plot_scree(analysis, plot)
-        scored = None if scores is None else _write_scores(analysis, score_method, scores)
-    drawn = None if bootstrap is None else _bootstrap(analysis, bootstrap)
+            plot_scree(analysis, plot)
+        scored = None if scores is None else write_scores(analysis, score_method, scores)
+    drawn = None if bootstrap is None else bootstrapped(analysis, bootstrap)
     ours, theirs = "--factors, or a smaller --contribution", "n_factors, or a smaller contribution"
     notes = [*dict.fromkeys(str(warning.message).replace(theirs, ours) for warning in caught), *analysis.notes]
     for note in notes:
@@ -259,6 +259,7 @@ def _analyse(
     import numpy as np
 
     from fedstat.factor import Moments, PrincipalAxis, moments_with_gaps, polychoric, root_mean_square_residual
+    from fedstat.factor.correlation import smoothed
     from fedstat.factor.ordinal import STEPS
     from fedstat.factor.rotation import rotate as rotated
     from fedstat.factor.targets import target_rotation
@@ -298,6 +299,16 @@ def _analyse(
         r = polychoric(table.values)
     else:
         r = table.values
+    r, change = smoothed(r)
+    if change:
+        notes.append(
+            "the correlations belong to no table, so they were smoothed as in psych (no negative eigenvalues), which "
+            f"changed them by up to {change:.3f}."
+        )
+        if moments is not None:
+            scale, scatter = np.sqrt(np.diag(moments.scatter)[varies]), moments.scatter.copy()
+            scatter[np.ix_(varies, varies)] = r * np.outer(scale, scale)
+            moments = replace(moments, scatter=scatter)
     if kind == "ordinal" and observations is not None:
         notes.append(
             "parallel analysis draws normal variables: polychoric correlations vary more, so it may keep too many."
@@ -326,15 +337,23 @@ def _analyse(
         loadings[varies] = rotation.loadings
         rotation = replace(rotation, loadings=loadings)
     status("measures")
-    complete = None if gaps or kind == "ordinal" else observations
-    measures = _measures(table, kind, fit.correlation_, varies, complete, m, notes)
+    tests = not gaps and kind != "ordinal"
+    measures = _measures(table, kind, fit.correlation_, varies, observations, m, tests, change > 0, notes)
     residual = root_mean_square_residual(fit.correlation_, fit.loadings_[varies])
     solved = (fit, rules, decided_by, turn, rotate, rotation)
     return Analysis(table, gaps, kind, observations, varies, *solved, *measures, residual, notes)
 
 
 def _measures(
-    table: Table, kind: str, r: np.ndarray, varies: np.ndarray, observations: int | None, m: int, notes: list[str]
+    table: Table,
+    kind: str,
+    r: np.ndarray,
+    varies: np.ndarray,
+    observations: int | None,
+    m: int,
+    tests: bool,
+    smooth: bool,
+    notes: list[str],
 ) -> tuple[SamplingAdequacy | None, Sphericity | None, FitTests | None, pd.DataFrame | None]:
     """Measure what the kind of table allows, and note what it does not."""
     import numpy as np
@@ -357,13 +376,13 @@ def _measures(
         adequacy = kmo(r)
     except ValueError:  # R is singular
         name = table.names[varies[np.abs(np.linalg.eigh(r)[1][:, 0]).argmax()]]
-        notes.append(
-            f"no Kaiser-Meyer-Olkin measure or Bartlett's test: column {name} is a combination of others; leave it "
-            "out (--without)."
-        )
-    if observations is None and kind == "correlation":
+        why = f"column {name} is a combination of others; leave it out (--without)."
+        if smooth:
+            why = "smoothed correlations have no inverse."
+        notes.append(f"no Kaiser-Meyer-Olkin measure or Bartlett's test: {why}")
+    if observations is None:
         notes.append("no parallel analysis or Bartlett's test: they need --observations, the rows behind R.")
-    elif observations is None:
+    elif not tests:
         notes.append("no Bartlett's test or tests of fit: they are for Pearson's correlations of tables without gaps.")
     elif few:
         notes.append(f"no Bartlett's test: {observations} observations are too few for {p} columns.")
@@ -371,8 +390,8 @@ def _measures(
         sphericity = bartlett(r, observations)
         if (p - m) ** 2 > p + m and p <= _RULES_UP_TO:
             likelihood = fit_tests(r, observations, m)
-        if (p - 1) ** 2 > p + 1 and p <= _NUMBERS_UP_TO:
-            numbers = compare_numbers(r, observations)
+    if observations is not None and (p - 1) ** 2 > p + 1 and p <= _NUMBERS_UP_TO:
+        numbers = compare_numbers(r, observations, tests=tests and not few and adequacy is not None)
     return adequacy, sphericity, likelihood, numbers
 
 
@@ -397,7 +416,8 @@ def _rules(r: np.ndarray, observations: int | None, kappa: float, decide: bool, 
         if observations is not None:
             rules.append(parallel_analysis(eigenvalues, observations))
             if observations >= p + 2:
-                rules.append(factor_parallel_analysis(r, observations))
+                if eigenvalues[0] > 1e-12 * eigenvalues[-1]:  # else there are no squared multiple correlations
+                    rules.append(factor_parallel_analysis(r, observations))
                 if p <= _NUMBERS_UP_TO:
                     rules.append(factor_parallel_analysis(r, observations, communalities="one factor"))
         return [*rules, minimum_average_partial(r)]
@@ -441,47 +461,3 @@ def _read_target(path: Path, names: Sequence[str]) -> np.ndarray:
     if values.index.has_duplicates or values.shape[1] == 0:
         raise ValueError(f"{path}: a target has one row for a column of the table, and a column for every factor.")
     return values.reindex(list(names)).to_numpy()
-
-
-def _bootstrap(found: Analysis, draws: int) -> LoadingBootstrap:
-    from fedstat.factor import bootstrap_loadings
-
-    x, m = found.table.values[:, found.varies], found.fit.n_factors_
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the analysis of all rows has said it
-        try:
-            return bootstrap_loadings(x, m, found.turn, missing=found.gaps, draws=draws)
-        except ValueError as error:
-            raise ValueError(str(error).replace("n_factors", "--factors")) from None
-
-
-def _write_scores(found: Analysis, method: str, path: Path) -> dict[str, Any]:
-    """Write the rows' scores, none for rows with gaps, and return the determinacy of each factor."""
-    import numpy as np
-    import pandas as pd
-
-    from fedstat._files import atomic_file
-    from fedstat.factor import factor_scores
-
-    table = found.table
-    complete = ~np.isnan(table.values).any(axis=1)
-    scored = factor_scores(found.fit, table.values[complete], found.rotation, method=method)  # type: ignore[arg-type]
-    names = [f"PA{j + 1}" for j in range(scored.values.shape[1])]
-    numbers = range(1, len(table.values) + 1) if table.numbers is None else table.numbers
-    index = pd.Index(numbers if table.row_names is None else table.row_names, name="row")
-    with atomic_file(path) as temporary:
-        pd.DataFrame(scored.values, index[complete], names).reindex(index).to_csv(temporary)
-    return {"determinacy": dict(zip(names, scored.determinacy.tolist(), strict=True))}
-
-
-def _plot_scree(found: Analysis, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    from fedstat._files import atomic_file
-    from fedstat.factor import scree_plot
-    from fedstat.report.figures import style
-
-    with style(), atomic_file(path) as temporary:
-        figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
-        scree_plot(found.fit.eigenvalues_, *found.rules, extracted=found.fit.n_factors_, ax=axes)
-        figure.savefig(temporary, dpi=300)
-        plt.close(figure)

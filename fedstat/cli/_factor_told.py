@@ -1,11 +1,13 @@
-"""What ``fedstat factor`` found, as text for people and as values that JSON has."""
+"""What ``fedstat factor`` found: text for people, values that JSON has, bootstrap, scores and scree plot."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedstat.inference.formatting import first_of, p_value
 
@@ -116,17 +118,22 @@ def _numbers(table: pd.DataFrame) -> str:
     import pandas as pd
 
     digits = {"chi2": 1, "RMSEA": 3, "SRMR": 3, "BIC": 1, "eigenvalue": 3, "by chance": 3, "MAP": 4}
-    shown = {name: table[name].map(f"{{:.{places}f}}".format) for name, places in digits.items()}
-    shown |= {"factors": table["factors"], "df": table["df"], "p": table["p"].map(p_value)}
-    order = ["factors", "chi2", "df", "p", *list(digits)[1:]]
+    shown = {name: table[name].map(f"{{:.{places}f}}".format) for name, places in digits.items() if name in table}
+    shown |= {"factors": table["factors"]}
+    if "p" in table:
+        shown |= {"df": table["df"], "p": table["p"].map(p_value)}
+    order = [name for name in ("factors", "chi2", "df", "p", *list(digits)[1:]) if name in shown]
     return pd.DataFrame(shown)[order].rename(columns={"chi2": "chi square"}).to_string(index=False)
 
 
 def _scales(found: Analysis) -> list[str]:
     """Return a line for each scale: its items, and how reliable their sum is."""
     names = found.names(found.varies)
-    of = "the sum of what lies behind them" if found.kind == "ordinal" else "their sum"
-    lines = [f"Items by the factor on which they load most (- reversed), and the reliability of {of}:"]
+    of = "what lies behind them" if found.kind == "ordinal" else "the standardised items"
+    lines = [
+        "Items by the factor on which they load most (- reversed), and the reliability of the sum of "
+        f"{of}: Cronbach's alpha (psych's std.alpha) and omega total"
+    ]
     for row in _reliability(found).to_dict("records")[:-1]:  # all items together are no scale
         keyed = [f"-{names[j]}" if j in row["reversed"] else names[j] for j in row["items"]]
         values = f"alpha {row['alpha']:.2f}, omega {row['omega']:.2f}" if len(keyed) > 1 else "a single item"
@@ -188,6 +195,73 @@ def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]
         fallback=lambda array: array.tolist(),
     )
     return dict(json.loads(written))
+
+
+def bootstrapped(found: Analysis, draws: int) -> LoadingBootstrap:
+    """Draw the rows of an analysis anew."""
+    from fedstat.factor import bootstrap_loadings, polychoric
+
+    ordinal = found.kind == "ordinal"
+    gaps, correlation = (None, polychoric) if ordinal else (found.gaps, None)
+    x, m = found.table.values[:, found.varies], found.fit.n_factors_
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the analysis of all rows has said it
+        try:
+            return bootstrap_loadings(x, m, found.turn, missing=gaps, correlation=correlation, draws=draws)
+        except ValueError as error:
+            raise ValueError(str(error).replace("n_factors", "--factors")) from None
+
+
+def write_scores(found: Analysis, method: str, path: Path) -> dict[str, Any]:
+    """Write the rows' scores, note what they are, and return the determinacy of each factor."""
+    import numpy as np
+    import pandas as pd
+
+    from fedstat._files import atomic_file
+    from fedstat.factor import factor_scores
+
+    table, x = found.table, found.table.values
+    if found.kind == "ordinal":
+        x = (x - np.nanmean(x, axis=0)) / np.nanstd(x, axis=0, ddof=1)
+        found.notes.append(
+            "scores weight the standardised answers, by weights for what lies behind them; so they correlate with "
+            "their factors less than is said."
+        )
+    missing: Literal["likelihood"] | None = None
+    rows = ~np.isnan(x).any(axis=1)
+    if found.gaps == "likelihood" and method == "regression":
+        missing, rows = "likelihood", ~np.isnan(x).all(axis=1)
+        found.notes.append(
+            "scores are the factors' means given what a row has, by the model's correlations. Fewer answers make them "
+            "less certain than is said."
+        )
+    remedy = "; --missing likelihood with --score-method regression scores them"
+    remedy = "" if found.kind == "ordinal" or missing else remedy
+    if not rows.any():
+        raise ValueError(f"--scores: no row has all values{remedy}.")
+    scored = factor_scores(found.fit, x[rows], found.rotation, method=method, missing=missing)  # type: ignore[arg-type]
+    if not rows.all():
+        found.notes.append(f"without scores, since values are missing: {counted(int((~rows).sum()), 'row')}{remedy}.")
+    names = [f"PA{j + 1}" for j in range(scored.values.shape[1])]
+    numbers = range(1, len(x) + 1) if table.numbers is None else table.numbers
+    index = pd.Index(numbers if table.row_names is None else table.row_names, name="row")
+    with atomic_file(path) as temporary:
+        pd.DataFrame(scored.values, index[rows], names).reindex(index).to_csv(temporary)
+    return {"determinacy": dict(zip(names, scored.determinacy.tolist(), strict=True))}
+
+
+def plot_scree(found: Analysis, path: Path) -> None:
+    """Draw the eigenvalues and what the rules make of them."""
+    import matplotlib.pyplot as plt
+
+    from fedstat._files import atomic_file
+    from fedstat.factor import scree_plot
+    from fedstat.report.figures import style
+
+    with style(), atomic_file(path) as temporary:
+        figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
+        scree_plot(found.fit.eigenvalues_, *found.rules, extracted=found.fit.n_factors_, ax=axes)
+        figure.savefig(temporary, dpi=300)
+        plt.close(figure)
 
 
 def counted(n: int, noun: str) -> str:

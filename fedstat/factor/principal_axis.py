@@ -187,7 +187,9 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             those of `moments_with_gaps` may that are taken pair by pair.
         """
         r, mean, scale, level = _standardised(moments)
-        return self._fit(check_correlation(r) if len(r) else r, mean, scale, level)
+        if len(r):
+            check_correlation(r)
+        return self._fit(r, mean, scale, level)
 
     def fit_correlation(self, R: np.ndarray) -> PrincipalAxis:
         """Analyse a correlation matrix `R`, shape (p, p).

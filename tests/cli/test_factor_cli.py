@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save_file
+from statsmodels.stats.correlation_tools import corr_clipped
 from typer.testing import CliRunner
 
 import fedstat as fs
@@ -19,6 +20,7 @@ from fedstat.cli import app
 from fedstat.factor import (
     PrincipalAxis,
     bootstrap_loadings,
+    compare_numbers,
     contribution_rule,
     factor_parallel_analysis,
     factor_scores,
@@ -143,14 +145,62 @@ def test_answers_in_steps(tmp_path):
     done = found(path, "--ordinal", "--missing", "pairwise", "--without", "age")
     r = polychoric(frame.drop(columns="age"))
     np.testing.assert_allclose(done["loadings"], PrincipalAxis(1).fit_correlation(r).loadings_)
-    assert (done["kind"], done["rows"], done["likelihood"], done["numbers"]) == ("ordinal", 300, None, None)
+    assert (done["kind"], done["rows"], done["likelihood"]) == ("ordinal", 300, None)
+    assert pd.DataFrame(done["numbers"]).equals(compare_numbers(r, 300, tests=False))
     assert any("are for Pearson's correlations" in note for note in done["notes"])
     assert (
         "polychoric correlations, pair by pair"
         in factor(path, "--ordinal", "--missing", "listwise", "--without", "age").stdout
     )
     assert "column 'age' holds more than 20 values" in factor(path, "--ordinal", "--missing", "pairwise").stderr
-    assert factor(path, "--ordinal", "--bootstrap", 100).exit_code == 2
+    assert factor(path, "--ordinal", "--missing", "likelihood").exit_code == 2
+
+
+def test_scores_and_intervals_of_answers_in_steps(tmp_path):
+    z = np.random.default_rng(0).normal(size=(150, 1)) + np.random.default_rng(1).normal(size=(150, 4))
+    frame = pd.DataFrame(np.digitize(z, [-1, 0.5, 1.5]).astype(float), columns=list("abcd"))
+    frame.iloc[4, 2] = np.nan
+    frame.to_csv(path := tmp_path / "answers.csv", index=False)
+    out = tmp_path / "scores.csv"
+    done = found(path, "--ordinal", "--missing", "pairwise", "--factors", 1, "--scores", out, "--bootstrap", 50)
+    fit = PrincipalAxis(1).fit_correlation(polychoric(frame))
+    weights = np.linalg.solve(fit.correlation_, fit.loadings_)
+    wanted = ((frame - frame.mean()) / frame.std()).to_numpy() @ weights
+    np.testing.assert_allclose(pd.read_csv(out, index_col="row"), wanted, atol=1e-8)
+    assert np.isnan(wanted).sum() == 1
+    assert "without scores, since values are missing: 1 row." in done["notes"]
+    assert any("they correlate with their factors less than is said" in note for note in done["notes"])
+    direct = bootstrap_loadings(frame.to_numpy(), 1, correlation=polychoric, draws=50)
+    np.testing.assert_allclose(done["bootstrap"]["loadings"]["low"], direct.loadings.low, atol=1e-9)
+
+
+@pytest.mark.parametrize("how", ["pairwise", "ordinal"])
+def test_correlations_of_no_table_are_smoothed(tmp_path, how):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(60, 1)) + rng.normal(size=(60, 25))
+    gaps = rng.random(x.shape) < (0.05 if how == "ordinal" else 0.4)
+    gaps[:5] = False
+    x = np.where(gaps, np.nan, (x > 0).astype(float) if how == "ordinal" else x)
+    frame = pd.DataFrame(x).add_prefix("item")
+    frame.to_csv(path := tmp_path / "few.csv", index=False)
+    options = ["--missing", "pairwise", "--factors", 1, *(["--ordinal"] if how == "ordinal" else [])]
+    done, out = found(path, *options, "--scores", tmp_path / "scores.csv"), tmp_path / "scores.csv"
+    raw = polychoric(frame) if how == "ordinal" else frame.corr().to_numpy()
+    r = corr_clipped(raw, 0)
+    assert np.linalg.eigvalsh(raw)[0] < -0.01
+    np.testing.assert_allclose(done["loadings"], PrincipalAxis(1).fit_correlation(r).loadings_, atol=1e-6)
+    assert any(f"changed them by up to {np.abs(r - raw).max():.3f}" in note for note in done["notes"])
+    assert any("smoothed correlations have no inverse" in note for note in done["notes"])
+    assert not any(rule["rule"] == "parallel analysis (of factors)" for rule in done["rules"])
+    complete = frame.notna().all(axis=1).to_numpy()
+    assert (pd.read_csv(out, index_col="row").notna().to_numpy()[:, 0] == complete).all()
+    frame[~complete].to_csv(path, index=False)
+    assert "--scores: no row has all values" in factor(path, *options, "--scores", out).stderr
+
+
+def test_the_table_over_numbers_is_printed_without_tests(people):
+    printed = factor(people[0], "--missing", "pairwise", "--factors", 1).stdout
+    assert re.search(r"^ factors +SRMR eigenvalue by chance +MAP$", printed, re.MULTILINE)
 
 
 def test_npy_is_a_table(tmp_path):
@@ -309,10 +359,18 @@ def test_gaps_are_kept(people, tmp_path, how):
     direct = PrincipalAxis(2).fit_moments(moments_with_gaps(x, how))
     np.testing.assert_allclose(done["loadings"], direct.loadings_, atol=1e-8)
     assert (done["rows"], done["rows_left_out"], done["gaps"]) == (200, 0, how)
-    assert done["bartlett"] is done["likelihood"] is done["numbers"] is None
-    assert any("missing" in note for note in done["notes"])
+    assert done["bartlett"] is done["likelihood"] is None
+    assert pd.DataFrame(done["numbers"]).equals(compare_numbers(direct.correlation_, 200, tests=False))
+    assert any(note.endswith("Parallel analysis counts all rows.") for note in done["notes"])
     scores = pd.read_csv(out, index_col="row")
-    assert list(scores.index[scores.isna().any(axis=1)]) == ["person 3", "person 90"]
+    if how == "likelihood":
+        np.testing.assert_allclose(scores, factor_scores(direct, x, missing="likelihood").values, atol=1e-6)
+        assert any("the factors' means given what a row has" in note for note in done["notes"])
+        other = found(path, "--missing", how, "--factors", 2, "--scores", out, "--score-method", "tenberge")
+        assert any("are missing: 2 rows; --missing likelihood with" in note for note in other["notes"])
+    else:
+        assert list(scores.index[scores.isna().any(axis=1)]) == ["person 3", "person 90"]
+        assert any("are missing: 2 rows; --missing likelihood with" in note for note in done["notes"])
     assert f"2 rows with gaps: correlations by {how}" in factor(path, "--missing", how, "--factors", 2).stdout
 
 
