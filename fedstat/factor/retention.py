@@ -57,7 +57,7 @@ class Retention:
     >>> from fedstat.factor import kaiser_rule
     >>> found = kaiser_rule(np.array([2.5, 0.5, 0.5, 0.5]))
     >>> print(found)
-    Kaiser rule: 1 factor (eigenvalues above 1; next: 0.500)
+    Kaiser rule: 1 factor (eigenvalues above 1; closest: eigenvalue 2, 0.500 against 1.000)
     >>> found.observed, found.reference
     (array([2.5, 0.5, 0.5, 0.5]), array([1., 1., 1., 1.]))
     """
@@ -135,7 +135,7 @@ def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85) -> Re
     reached = max(1, min(reached, len(values) - 1))
     note = f"share {share[reached - 1]:.4f} of the eigenvalues' sum, wanted {contribution:g}"
     if reached > 1:
-        note += f", one factor fewer {share[reached - 2]:.4f}"
+        note += f", one fewer {share[reached - 2]:.4f}"
     if share[reached - 1] < contribution * (1 - _ROUNDING):
         note += "; columns - 1 is the most allowed"
     reference = np.full(len(share), contribution)
@@ -165,10 +165,10 @@ def kaiser_rule(eigenvalues: np.ndarray) -> Retention:
     >>> import numpy as np
     >>> from fedstat.factor import kaiser_rule
     >>> noise = np.random.default_rng(0).normal(size=(100, 20))  # no factors at all
-    >>> print(kaiser_rule(np.linalg.eigvalsh(np.corrcoef(noise.T))))
-    Kaiser rule: 8 factors (eigenvalues above 1; next: 0.982)
+    >>> kaiser_rule(np.linalg.eigvalsh(np.corrcoef(noise.T))).n_factors
+    8
 
-    So many by chance alone; see `parallel_analysis`.
+    So many by chance; see `parallel_analysis`.
     """
     values = _descending(eigenvalues)
     above = values > 1 + _ROUNDING
@@ -178,7 +178,8 @@ def kaiser_rule(eigenvalues: np.ndarray) -> Retention:
             f"{values[-1]:.6g}; give more of them, or those of a correlation matrix."
         )
     m, ones = int(above.sum()), np.ones(len(values))
-    return Retention("Kaiser rule", m, values, ones, _EIGENVALUE, _MEAN, f"eigenvalues above 1; next: {values[m]:.3f}")
+    note = f"eigenvalues above 1; {_closest(values, ones, m)}"
+    return Retention("Kaiser rule", m, values, ones, _EIGENVALUE, _MEAN, note)
 
 
 def parallel_analysis(
@@ -232,9 +233,8 @@ def parallel_analysis(
     >>> parallel_analysis(np.linalg.eigvalsh(np.corrcoef(noise.T)), rows=100).n_factors
     0
     >>> factor = noise + rng.normal(size=(100, 1))  # one factor in all variables
-    >>> print(parallel_analysis(np.linalg.eigvalsh(np.corrcoef(factor.T)), rows=100))
-    parallel analysis (of components): 1 factor (next: 1.015 against 1.830; 95% quantile of 100 simulations of 100
-    independent rows, seed 0)
+    >>> parallel_analysis(np.linalg.eigvalsh(np.corrcoef(factor.T)), rows=100).n_factors
+    1
     """
     values = _descending(eigenvalues)
     p = len(values)
@@ -249,8 +249,9 @@ def parallel_analysis(
     reference = np.quantile(null, quantile, axis=0)
     retained = values > reference * (1 + _ROUNDING)
     m = p if retained.all() else int(np.argmin(retained))
-    said = _simulated(values, reference, m, rows, simulations, quantile, seed)
-    return Retention("parallel analysis (of components)", m, values, reference, _EIGENVALUE, *said)
+    against, note = _simulated(rows, simulations, quantile, seed)
+    note = f"{_closest(values, reference, m)}; {note}"
+    return Retention("parallel analysis (of components)", m, values, reference, _EIGENVALUE, against, note)
 
 
 def factor_parallel_analysis(
@@ -323,9 +324,10 @@ def factor_parallel_analysis(
     # an eigenvalue that is not positive belongs to no factor
     retained = (values > reference + _ROUNDING) & (values > _ROUNDING)
     m = p if retained.all() else int(np.argmin(retained))
-    said = _simulated(values, reference, m, rows, simulations, quantile, seed)
+    against, note = _simulated(rows, simulations, quantile, seed)
+    note = f"{_closest(values, reference, m)}; {note}"
     name = "parallel analysis (of factors)" if communalities == "smc" else "parallel analysis (of factors, as in psych)"
-    return Retention(name, m, values, reference, _REDUCED, *said)
+    return Retention(name, m, values, reference, _REDUCED, against, note)
 
 
 def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
@@ -335,14 +337,17 @@ def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
     number("quantile", quantile, "(0, 1)")
 
 
-def _simulated(
-    values: np.ndarray, reference: np.ndarray, m: int, rows: float, simulations: int, quantile: float, seed: int
-) -> tuple[str, str]:
-    """Say what the reference is, how near the next factor came to it, and how it was simulated."""
+def _closest(values: np.ndarray, reference: np.ndarray, m: int) -> str:
+    """Name the nearer of the last eigenvalue kept and the next."""
+    j = min(range(max(0, m - 1), min(m + 1, len(values))), key=lambda k: abs(values[k] - reference[k]))
+    return f"closest: eigenvalue {j + 1}, {values[j]:.3f} against {reference[j]:.3f}"
+
+
+def _simulated(rows: float, simulations: int, quantile: float, seed: int) -> tuple[str, str]:
+    """Say what the reference is, and how it was simulated."""
     share = f"{100 * quantile:g}% quantile"
-    near = f"next: {values[m]:.3f} against {reference[m]:.3f}; " if m < len(values) else ""
     return f"{share} for independent data", (
-        f"{near}{share} of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
+        f"{share} of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
     )
 
 
@@ -426,11 +431,11 @@ def minimum_average_partial(r: np.ndarray) -> Retention:
                 average[m] = 2 * max(0.0, float(off_diagonal)) / max(1, p * (p - 1))
     m = int(np.nanargmin(average))
     least = np.full(p, average[m])
-    note = f"average squared partial correlation {average[m]:.3g}"
-    others = np.delete(average, m)
-    if not np.isnan(others).all():
-        note += f"; next best: {np.nanmin(others):.3g}"
     quantity = "average squared partial correlation"
+    note = f"{quantity} {average[m]:.3g}"
+    others = np.delete(average, m)
+    if np.isfinite(others).any():
+        note += f"; next best: {np.nanmin(others):.3g}"
     return Retention("minimum average partial", m, average, least, quantity, "least of all", note, first=0)
 
 

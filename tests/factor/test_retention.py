@@ -118,14 +118,16 @@ def test_a_seed_repeats_itself_and_the_note_says_what_was_done():
     assert (rules[0].reference != rules[2].reference).all()
     assert (
         str(rules[0]) == "parallel analysis (of components): 2 factors "
-        "(next: 0.481 against 1.106; 95% quantile of 20 simulations of 305 independent rows, seed 4)"
+        "(closest: eigenvalue 2, 1.771 against 1.211; 95% quantile of 20 simulations of 305 independent rows, seed 4)"
     )
 
 
 def test_rules_say_how_near_they_came_to_another_number():
     share, kaiser = contribution_rule(np.array([2.0, 1.0, 0.6, 0.4])), kaiser_rule(np.array([2.0, 1.0, 0.6, 0.4]))
-    assert share.note == "share 0.9000 of the eigenvalues' sum, wanted 0.85, one factor fewer 0.7500"
-    assert kaiser.note == "eigenvalues above 1; next: 1.000"
+    assert share.note == "share 0.9000 of the eigenvalues' sum, wanted 0.85, one fewer 0.7500"
+    assert kaiser.note == "eigenvalues above 1; closest: eigenvalue 2, 1.000 against 1.000"
+    last = parallel_analysis(np.array([1.4, 1.15, 0.8, 0.65]), 1000)  # the second is kept, and nearer than the third
+    assert last.note.startswith(f"closest: eigenvalue 2, 1.150 against {last.reference[1]:.3f}; ")
     partial = minimum_average_partial(HARMAN8)
     best, second = np.sort(partial.observed[~np.isnan(partial.observed)])[:2]
     assert partial.note == f"average squared partial correlation {best:.3g}; next best: {second:.3g}"
@@ -285,8 +287,10 @@ def test_reduced_eigenvalues_and_their_reference_by_brute_force():
     np.testing.assert_allclose(rule.reference, brute, atol=0.015)
     again, other = (factor_parallel_analysis(HARMAN8, 60, simulations=9, seed=s) for s in (0, 1))
     assert (again.reference != other.reference).all()
-    assert str(again).startswith("parallel analysis (of factors): 2 factors (next: 0.070 against ")
-    assert rule.note.startswith(f"next: {rule.observed[2]:.3f} against {rule.reference[2]:.3f}; 50% quantile of 2000 ")
+    assert str(again).startswith("parallel analysis (of factors): 2 factors (closest: eigenvalue 3, 0.070 against ")
+    assert rule.note.startswith(
+        f"closest: eigenvalue 3, {rule.observed[2]:.3f} against {rule.reference[2]:.3f}; 50% quantile of 2000 "
+    )
 
 
 def test_factors_that_correlate_are_found_where_components_miss_them():
