@@ -43,8 +43,9 @@ def from_csv(
 ) -> Clients:
     """Read clients from a CSV file with a header, a client column, a target column and numeric inputs.
 
-    A column of whole numbers that differs in every row and is named like a case number, such as patient_id, is warned
-    of, unless `inputs` names it.
+    A case number is no input. Unless `inputs` names it, a warning tells of a column with more different values than a
+    third of its rows, and more than 10, if it holds whole numbers and is named like a case number (patient_id, case_no,
+    MRN), or text of which "standard" makes inputs. Years, ages and postal codes are not named so.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ def from_csv(
     ------
     ValueError
         For ragged lines, missing columns, text or missing values in input columns; with "standard" also for a column of
-        text that tells nearly every row apart, unless `inputs` names it. The message names the line or the column.
+        text with more different values than half of its rows, unless `inputs` names it. The message names
+        the line or the column.
 
     Examples
     --------
@@ -194,34 +196,37 @@ def _input_columns(
     return chosen
 
 
-#: Tables of so few rows are not searched for case numbers.
+#: So few different values are no case numbers.
 _FEW = 10
 #: How a column of case numbers is named.
 _CASE = re.compile(
-    r"(?i:(^|[\W_])(id|nr|no|num|number|key|mrn|case|record|patient|subject|person|row|rownames|index|unnamed: \d+))$"
-    r"|[a-z]I[Dd]$"
+    r"(?i:(^|[\W_])(id|nr|no|num|number|key|mrn|case|record|patient|subject|person)$"
+    r"|(case|record|patient|subject|person|pt|subj)[\W_]?(id|nr|no|num|number|key|code)$"
+    r"|^(row|rownames|index|unnamed: \d+)$)|[a-z]I[Dd]$"
 )
 
 
 def _check_case_numbers(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
-    """Refuse columns of text that will be encoded and tell nearly every row apart; warn of numbers that seem to."""
-    from pandas.api.types import is_integer_dtype
+    """Warn of columns that seem to hold case numbers; refuse text to be encoded that tells most rows apart."""
+    from pandas.api.types import is_numeric_dtype
 
-    for name in encoded:
+    for name in x.columns:
         rows, values = int(x[name].count()), x[name].nunique()
-        if values > max(rows / 2, _FEW):
+        text = name in encoded
+        numbers = is_numeric_dtype(x[name]) and _CASE.search(name) is not None
+        if values <= max(rows / 3, _FEW) or not (text or (numbers and (x[name].dropna() % 1 == 0).all())):
+            continue
+        holds = f"{path}: column {name!r} holds {'text' if text else 'whole numbers'} with {values} different values in"
+        holds += f" {rows} rows, as a case number{' or a remark' if text else ''} would, and"
+        if text and values > rows / 2:
             raise ValueError(
-                f"{path}: column {name!r} holds text with {values} different values in {rows} rows, as a case number "
-                f'or a remark would, and each value would become an input. Leave it out, drop = ["{name}"], or name it '
-                "in inputs if it is meant."
+                f'{holds} each value would become an input. Leave it out, drop = ["{name}"], or name it in inputs if '
+                "it is meant."
             )
-    for name in x.columns if len(x) > _FEW else ():
-        if is_integer_dtype(x[name]) and x[name].is_unique and _CASE.search(name):
-            warnings.warn(
-                f"{path}: column {name!r} holds another whole number in each of {len(x)} rows, as a case number would, "
-                f'and is an input. If it is a case number, leave it out, drop = ["{name}"]; if not, name it in inputs.',
-                stacklevel=4,
-            )
+        warnings.warn(
+            f'{holds} is an input. If it is a case number, leave it out, drop = ["{name}"]; if not, name it in inputs.',
+            stacklevel=4,
+        )
 
 
 def _narrowed(x: np.ndarray) -> np.ndarray:

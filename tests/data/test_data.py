@@ -1,5 +1,7 @@
 """Clients from arrays, files, partitions and generators."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -97,10 +99,49 @@ def test_a_choice_of_columns_that_cannot_be_meant_is_refused(tmp_path, chosen, m
 
 def test_columns_are_chosen_by_name_and_case_numbers_warned_of(tmp_path):
     how = {"path": patients(tmp_path), "client": "site", "target": "ill"}
-    with pytest.warns(UserWarning, match=r"'patient_id' holds another whole number in each of 40 rows"):
+    with pytest.warns(UserWarning, match=r"'patient_id' holds whole numbers with 40 different values in 40 rows"):
         data.from_csv(**how, drop=["sex"])
     x = data.from_csv(**how, inputs=["age", "patient_id"]).train.x  # in the order of the file
     np.testing.assert_array_equal(x[:, 0] % 100 % 9, x[:, 1] - 40)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "found"),
+    [
+        ("patient_id", [*range(89), 0], "case number"),  # one comes twice
+        ("PatientID", [7 * i % 40 for i in range(90)], "case number"),  # most come twice or three times
+        ("subject code", ["", *range(89)], "case number"),  # one is missing
+        ("patientnumber", range(500, 590), "case number"),
+        ("case_no", [i % 30 for i in range(90)], ""),
+        ("age", [i % 60 for i in range(90)], ""),
+        ("birth_year", range(1920, 2010), ""),
+        ("postal_code", range(53000, 53090), ""),
+        ("zip", range(53000, 53090), ""),
+        ("bmi_index", [i % 40 for i in range(90)], ""),
+        ("icd_code", [i % 40 for i in range(90)], ""),
+        ("mrn", [i + 0.5 for i in range(90)], ""),  # measured
+        ("visit", [f"P{7 * i % 40}" for i in range(90)], "text with 40 different values in 90 rows"),
+        ("town", [f"P{7 * i % 30}" for i in range(90)], ""),
+        ("remark", [f"P{7 * i % 46}" for i in range(90)], None),
+        ("few", [f"P{i % 10}" for i in range(12)], ""),
+    ],
+)
+def test_case_numbers_are_told_by_how_many_rows_they_tell_apart(tmp_path, name, values, found):
+    rows = [f"{value},{i % 7},{'AB'[i % 2]},{i // 2 % 2}" for i, value in enumerate(values)]
+    (tmp_path / "t.csv").write_text("\n".join([f"{name},dose,client,y", *rows]))
+
+    def read(**more):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            data.from_csv(tmp_path / "t.csv", prepare="standard", **more)
+        return [str(one.message) for one in said if repr(name) in str(one.message)]
+
+    if found is None:
+        with pytest.raises(ValueError, match=f"'{name}' holds text with 46 different values in 90 rows"):
+            read()
+    else:
+        assert [found in one for one in read()] == [True] * bool(found)
+    assert not read(inputs=[name, "dose"])
 
 
 def test_tokens_with_a_client_label_are_those_of_the_same_partition():
