@@ -28,17 +28,18 @@ class Comparison(Compared):
         A row for each method: ``model`` (which of its models is measured), ``mean`` over clients equally and over
         seeds, its t limits ``low`` and ``high`` (for each method alone), ``by samples`` (the mean with clients weighted
         by their samples; where these are known), ``sd over seeds``, ``seeds``, and ``missing`` (in words) where
-        values are missing: then there is no mean. ``collapsed`` counts the runs that collapsed (`collapsed` of
-        ``fedstat.inference.comparing.collapse`` says which these are), with exact limits ``collapse low`` and
-        ``collapse high`` for the probability that a run does, for each method alone.
+        values are missing: then there is no mean. ``collapsed`` counts the runs that collapsed: they are far worse
+        than their method's median run, and of little use (``docs/reading-a-comparison.md`` has the numbers). It has
+        exact limits ``collapse low`` and ``collapse high`` for the probability that a run collapses, for each method
+        alone.
     differences : DataFrame
         A row for each pair, named "A − B": ``method``, ``against``, ``difference``, its limits ``low`` and ``high``,
         ``correlation`` of the pairs, ``pairs`` (common seeds), ``sd`` over seeds, ``se`` and ``df`` that made the
         limits, ``p (t)`` and ``p (sign flips)`` of one test alone, ``p (adjusted)`` to the intervals, ``outcome``
-        ("different", "equivalent", "undecided", "no spread", or "still learning" where a method is not trained
-        enough to be judged: `still_learning` of ``fedstat.inference.comparing.learning``), the ``detectable``
-        difference that these seeds find with a power of 80% (infinite where even the largest one is not), the
-        difference that the limits allow ``at most``,
+        ("different", "equivalent", "undecided", "no spread", or "still learning" where a method is shown to improve by
+        more than ``aim`` over the last fifth of the rounds, or clients' own models are no better than naming the most
+        frequent class), the ``detectable`` difference that these seeds find with a power of 80% (infinite where even
+        the largest one is not), the difference that the limits allow ``at most``,
         ``seeds needed`` to tell ``aim`` apart and ``seeds for equivalence`` within the margin, if there is no
         difference, each with a power of 80%, and, where samples are known, the same difference ``by samples`` with
         ``low by samples`` and ``high by samples``. ``runs apart`` marks the pairs
@@ -138,15 +139,68 @@ class Comparison(Compared):
         return pd.DataFrame(found | {last: above if direction < 0 else below}, index=rows.index)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw a forest of the differences with their intervals."""
+        """Draw a forest of the differences with their intervals, the largest at the top.
+
+        Filled discs are different, squares equivalent, open discs undecided, crosses have no spread over seeds and no
+        interval, and open triangles are not judged, since a method is still learning. The margin of equivalence is a
+        grey band. Of more than 45 differences the 45 largest are drawn.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure by default.
+
+        Raises
+        ------
+        ValueError
+            If there is no difference to draw.
+        """
         return drawing.forest(self, ax)
 
     def curves(self, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
-        """Draw the metric over rounds or bytes, with bands that hold at all rounds together."""
+        """Draw the mean over seeds after each evaluated round, with bands that hold for all methods together.
+
+        The band holds at the marked rounds; between marks its width is interpolated. With one seed there is no band,
+        and where one would leave the picture it is not drawn. Of more than six methods the best ones and the control,
+        six in all, have lines and bands of their own; the others are grey.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure by default.
+        axis : {"rounds", "bytes"}
+            What the metric is drawn over. Bytes are what a run had sent up and down by then, all clients together, mean
+            over seeds.
+
+        Raises
+        ------
+        ValueError
+            If there are no values after two rounds, or bytes are asked for and not known.
+        """
         return drawing.curves(self, ax, axis=axis)
 
     def clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
-        """Draw what each client gains or loses by a method against another, by default the best against the control."""
+        """Draw the difference of a method to another at each client, sorted.
+
+        Differences are means over seeds; where clients are drawn anew for each seed (their samples differ), each client
+        of each seed has a bar of its own. Bars of those that do better on average are dark, the others hatched: no
+        verdict on single clients. For accuracies the band between two lines is where 95% of the bars at each place
+        would lie if no client gained or lost: what the noise of the test samples alone may give, at most, since it is
+        counted as independent between the methods and, where all seeds test on the same samples, as the same under all
+        seeds.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure by default.
+        method, against : str, optional
+            The labels of the two methods; by default the best one and the control.
+
+        Raises
+        ------
+        ValueError
+            If there are no two such methods, or one of them lacks values of clients.
+        """
         return drawing.clients(self, ax, method=method, against=against)
 
     def critical_difference(self, ax: Axes | None = None) -> Axes:

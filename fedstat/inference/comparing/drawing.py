@@ -35,12 +35,7 @@ _DRAWS = 2000
 
 
 def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
-    """Draw the differences with their intervals, the largest at the top.
-
-    Filled discs are different, squares equivalent, open discs undecided, crosses have no spread over seeds and no
-    interval, and open triangles are not judged, since a method is still learning. The margin of equivalence is a grey
-    band. Of more than 45 differences the 45 largest are drawn.
-    """
+    """Draw differences as `Comparison.plot` says."""
     table = comparison.differences
     table = table[np.isfinite(table["difference"])] if len(table) else table
     if not len(table):
@@ -76,13 +71,7 @@ def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
 
 
 def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
-    """Draw the mean over seeds after each evaluated round, with bands that hold for all methods together.
-
-    The band is that of `simultaneous_band`, at the marked rounds; between marks its width is interpolated. With one
-    seed there is no band. Where a band is wider than the picture it runs out of it. Of more than six methods the best
-    five and the control have lines and bands of their own, and the others are grey. On the axis "bytes" (else "rounds")
-    stand means over seeds of what a run had sent and received by then.
-    """
+    """Draw curves as `Comparison.curves` says."""
     from matplotlib.ticker import MaxNLocator
 
     scores = comparison.scores
@@ -99,39 +88,40 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
     factor = 100 if scores.of_shares else 1
     styled = _styled(comparison)
     names = [plain(name) for name in shortened(scores.methods, _LABEL).values()]
-    lines = -(-(len(styled) + 1) // _columns([names[i] for i in styled], 3))
-    ax = new_axes(ax, 3.0 + 0.17 * lines)
-    for i in range(len(scores.methods)):
-        if i not in styled and np.isfinite(band.curves[i]).any():
-            ax.plot(x[i], factor * band.curves[i], color="0.75", linewidth=0.7, zorder=1)
-    drawn: list[np.ndarray] = []
-    for place, i in enumerate(styled):
-        line, marker, face = LINES[place], _MARKERS[place], "white" if place % 2 else "black"
-        ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, marker=marker,
-                markersize=4, markerfacecolor=face, markevery=band.places, label=names[i], zorder=3)  # fmt: skip
-        half = np.interp(np.arange(len(scores.rounds)), band.places, band.half[i])
-        low, high = factor * (band.curves[i] - half), factor * (band.curves[i] + half)
-        if scores.of_shares:
-            low, high = np.clip(low, 0, 100), np.clip(high, 0, 100)
-        drawn += [low, high]
-        if np.isfinite(low).any():
-            ax.fill_between(x[i], low, high, color="0.5", alpha=0.13, linewidth=0, zorder=0)
-            ax.plot(x[i], np.transpose([low, high]), color="0.35", linestyle=line, linewidth=0.5, zorder=2)
-    if len(styled) < len(scores.methods):
-        ax.plot([], [], color="0.75", linewidth=0.7, label=f"{len(scores.methods) - len(styled)} other methods")
-    _limit_height(ax, factor * band.curves, 100 if scores.of_shares else np.inf)
-    if axis == "rounds":
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    bottom, top = _height(factor * band.curves, 100 if scores.of_shares else np.inf)
+    half = np.array([np.interp(np.arange(len(scores.rounds)), band.places, of) for of in band.half])
+    limits = factor * np.stack([band.curves - half, band.curves + half])
+    if scores.of_shares:
+        limits = limits.clip(0, 100)
+    leaves = (limits[0] < bottom) | (limits[1] > top)
+    limits[:, leaves] = np.nan
     if not np.isfinite(band.half).any():
         said = "one seed: no band"
     else:
         marks = "all" if len(band.places) == len(scores.rounds) else "the marked"
         everyone = f"{len(scores.methods)} methods" if len(scores.methods) > 1 else "the method"
-        said = f"band: {percent(comparison.level)} limits (Bonferroni's t) that hold together at {marks} rounds\n"
+        said = f"band: {percent(comparison.level)} limits (Bonferroni's t) that hold together at {marks} rounds "
         said += f"and for {everyone}"
-        bottom, top = ax.get_ylim()
-        if np.nanmin(drawn) < bottom or np.nanmax(drawn) > top:
-            said += "; they run out of the picture"
+        if wide := [names[i] for i in styled if leaves[i].any()]:
+            said += f"; not drawn where too wide for the picture: {', '.join(wide)}"
+    said = fill(said, 76)
+    lines = -(-(len(styled) + 1) // _columns([names[i] for i in styled], 3))
+    ax = new_axes(ax, 2.7 + 0.17 * (lines + said.count("\n") + 1))
+    ax.set_ylim(bottom, top)
+    for i in range(len(scores.methods)):
+        if i not in styled and np.isfinite(band.curves[i]).any():
+            ax.plot(x[i], factor * band.curves[i], color="0.75", linewidth=0.7, zorder=1)
+    for place, i in enumerate(styled):
+        line, marker, face = LINES[place], _MARKERS[place], "white" if place % 2 else "black"
+        ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, marker=marker,
+                markersize=4, markerfacecolor=face, markevery=band.places, label=names[i], zorder=3)  # fmt: skip
+        if np.isfinite(limits[:, i]).any():
+            ax.fill_between(x[i], *limits[:, i], color="0.5", alpha=0.13, linewidth=0, zorder=0)
+            ax.plot(x[i], limits[:, i].T, color="0.35", linestyle=line, linewidth=0.5, zorder=2)
+    if len(styled) < len(scores.methods):
+        ax.plot([], [], color="0.75", linewidth=0.7, label=f"{len(scores.methods) - len(styled)} other methods")
+    if axis == "rounds":
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel(f"{unit}\n{said}")
     ax.set_ylabel(_unit(scores))
     _legend(ax, columns=3)
@@ -141,14 +131,7 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
 def clients(
     comparison: Compared, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
 ) -> Axes:
-    """Draw the difference of a method (by default the best) to another (by default the control) at each client, sorted.
-
-    Gains are mean differences over seeds; where clients are drawn anew for each seed (their samples differ), each
-    client of each seed has a bar of its own. Bars of those that do better on average are dark, the others hatched: no
-    verdict on single clients. For accuracies the band between two lines is where 95% of the bars at each place would
-    lie if no client gained or lost: what the noise of the test samples alone may give, at most, since it is counted as
-    independent between the methods and, where all seeds test on the same samples, as the same under all seeds.
-    """
+    """Draw the differences of two methods at clients as `Comparison.clients` says."""
     from matplotlib.ticker import MaxNLocator
 
     scores = comparison.scores
@@ -419,10 +402,10 @@ def two_methods(comparison: Compared, method: str | None, against: str | None) -
     return method, second
 
 
-def _limit_height(ax: Axes, shown: np.ndarray, most: float) -> None:
-    """Let the curves decide the height of the picture, with room for narrow bands."""
+def _height(shown: np.ndarray, most: float) -> tuple[float, float]:
+    """Return the lower and upper end of a picture: curves decide them, with room for narrow bands."""
     known = shown[np.isfinite(shown)]
     low, high = float(known.min()), float(known.max())
     room = 0.25 * (high - low) or 0.1 * abs(high) or 1.0
     bottom = max(low - room, -0.02 * high) if low >= 0 else low - room
-    ax.set_ylim(bottom, min(high + room, max(1.02 * most, high)))
+    return bottom, min(high + room, max(1.02 * most, high))

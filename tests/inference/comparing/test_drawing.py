@@ -95,6 +95,27 @@ def test_curves_draw_the_means_and_say_what_the_band_is():
     assert legend_of(comparison(scores(MANY), control="method 0").curves())[-1] == "24 other methods"
 
 
+def test_a_band_is_drawn_only_where_it_lies_in_the_picture_and_the_note_names_whose_is_not():
+    of = scores(["FedAvg", "Local", "Ditto"], seeds=3, sd=0.0)
+    spread = np.array([0.0, 0.2, 0.01])[:, None, None] * np.array([-1, 0, 1])[:, None] * np.linspace(0, 1, 30)
+    of = replace(of, curves=of.curves.mean(axis=1, keepdims=True) + spread)
+    ax, band = comparison(of).curves(), simultaneous_band(of)
+    bottom, top = ax.get_ylim()
+    solid = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+    assert list(solid) == list(of.methods)
+    for i, (name, line) in enumerate(solid.items()):
+        place = list(ax.lines).index(line)
+        mean, low, high = (own.get_ydata() for own in ax.lines[place : place + 3])
+        half = 100 * np.interp(np.arange(30), band.places, band.half[i])
+        fits = (mean - half >= bottom) & (np.minimum(mean + half, 100) <= top)
+        assert fits.all() == (name != "Local")
+        assert not fits[-1] or name != "Local"
+        np.testing.assert_allclose(low, np.where(fits, mean - half, np.nan))
+        np.testing.assert_allclose(high, np.where(fits, np.minimum(mean + half, 100), np.nan))
+    assert " ".join(ax.get_xlabel().split()).endswith("not drawn where too wide for the picture: Local")
+    assert "too wide" not in comparison(replace(of, curves=of.curves[[0, 2, 2]])).curves().get_xlabel()
+
+
 def test_curves_over_bytes_need_the_bytes():
     of = comparison(scores(["FedAvg", "Local"]))
     spent = np.arange(1, 31) * np.array([[[1e6]], [[2e6]]]) * np.ones((2, 5, 1))
