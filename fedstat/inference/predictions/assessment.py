@@ -56,7 +56,8 @@ class Assessment:
         ``name``: ``difference`` to the control on the same patients, with limits that hold together for all methods,
         and for all clients where it is theirs; ``p (adjusted)``, below 1 - level where these exclude zero; ``outcome``:
         "better", "worse", "different" (where neither more nor less is better), "undecided", "tie" (equal for every
-        patient) or "no spread" (equal for these patients, with no limits).
+        patient) or "no spread" (without limits: the values are equal for these patients, or there is a value under
+        one seed only, which says nothing of runs).
     control : str or None
         What the others are compared with; None with one method.
     level : float

@@ -52,11 +52,10 @@ def calibration(predictions: Predictions, level: float, ax: Axes | None, draws: 
 
     ax = new_axes(ax, 4.4)
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, zorder=1)
-    drawn = _draw(ax, predictions, level, expit(grids), curves, draws, seed, "predicted probability", "share of events")
+    _draw(ax, predictions, level, expit(grids), curves, draws, seed, "predicted probability", "share of events")
     most = min(1.0, 1.15 * float(expit(ends[1]).max()))
     ax.set_xlim(0, most)
     ax.set_ylim(0, min(1.0, max(most, 1.05 * max(float(np.nanmax(line.get_ydata())) for line in ax.lines[1:]))))
-    _name_ends(ax, {name: (x[-1], y[-1]) for name, (x, y) in drawn.items()})
     return ax
 
 
@@ -114,15 +113,13 @@ def decision(predictions: Predictions, level: float, ax: Axes | None, draws: int
     ax.axhline(0, color="0.55", linewidth=0.8, zorder=1)
     ax.plot(grid, everyone, color="0.55", linewidth=0.8, zorder=1)
     words = "probability from which patients are treated"
-    drawn = _draw(ax, predictions, level, grid, curves, draws, seed, words, "net benefit per patient")
+    _draw(ax, predictions, level, grid, curves, draws, seed, words, "net benefit per patient")
     low = -0.35 * share
     ax.set_xlim(0, grid[-1])
     ax.set_ylim(low, 1.25 * share)
-    _name_ends(ax, {"treat none": (grid[-1], 0.0), **{name: (x[-1], y[-1]) for name, (x, y) in drawn.items()}})
     leaves = np.flatnonzero(everyone > low)[-1]
-    ax.annotate(
-        "treat all", (grid[leaves], low), xytext=(3, 3), textcoords="offset points", fontsize="small", color="0.35"
-    )
+    for name, where in {"treat none": (grid[-1], 0.0), "treat all": (grid[leaves], low)}.items():
+        ax.annotate(name, where, xytext=(3, 3), textcoords="offset points", fontsize="small", color="0.35")
     return ax
 
 
@@ -139,8 +136,8 @@ def _logits(p: np.ndarray) -> np.ndarray:
 def _draw(
     ax: Axes, predictions: Predictions, level: float, grids: np.ndarray, curves: _Curves, draws: int, seed: int,
     across: str, up: str,
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:  # fmt: skip
-    """Draw each method's curve with its band, over one grid or one for each method; return the curves by name."""
+) -> None:  # fmt: skip
+    """Draw each method's curve with its band, over one grid or one for each method."""
     if len(predictions.methods) > _MOST:
         raise ValueError(f"a picture holds {_MOST} methods, got {len(predictions.methods)}; assess fewer.")
     draws = _checks.whole("draws", draws, 50)
@@ -162,17 +159,6 @@ def _draw(
     ax.set_ylabel(up)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize="small", handlelength=3.2)
-    return {name: (grids[i], made[0, i]) for i, name in enumerate(names)}
-
-
-def _name_ends(ax: Axes, ends: dict[str, tuple[float, float]]) -> None:
-    """Write names at the right ends of curves, moved up where they would cover one another."""
-    bottom, top = ax.get_ylim()
-    room, last = 0.055 * (top - bottom), -np.inf
-    for name, (x, y) in sorted(ends.items(), key=lambda one: one[1][1]):
-        last = max(float(np.clip(y, bottom, top)), last + room)
-        ax.annotate(name, (x, last), xytext=(4, 0), textcoords="offset points", va="center", fontsize="small",
-                    annotation_clip=False)  # fmt: skip
 
 
 def _weights(block: Block, draws: int, seed: int, place: int) -> np.ndarray:

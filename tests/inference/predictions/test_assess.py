@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_auc_score, roc_curve
 from statsmodels.stats.proportion import proportion_confint
 
 import fedstat as fs
@@ -171,6 +171,16 @@ def test_what_is_undefined_is_so_for_all_methods_with_its_reason():
     assert set(outcomes[outcomes["client"] == 0]["outcome"]) == {"undefined"}
 
 
+def test_a_client_with_one_seed_has_no_limits_over_runs_and_no_verdict():
+    rows = table(anew=True)
+    found = fs.assess(rows[(rows["client"] != 0) | (rows["seed"] == 0)], "brier")
+    one = row(found.differences, method="Local", client=0)
+    assert (one["outcome"], one["seeds"], abs(one["difference"]) > 0) == ("no spread", 1, True)
+    assert one[["low", "high", "variance (runs)"]].isna().all()
+    assert one["low (patients)"] < one["difference"] < one["high (patients)"]
+    assert row(found.differences, method="Local", client=1)["outcome"] != "no spread"
+
+
 def test_joint_limits_are_bonferronis_over_clients_and_methods():
     found = fs.assess(table(), "brier")
     one = row(found.differences, method="Local", client=2)
@@ -259,15 +269,68 @@ def test_other_kinds_and_prints():
     assert len(found.to_csv().splitlines()) == 1 + 12 + 6 + 12
 
 
-def test_pictures_draw_a_line_for_each_method():
+def drawn(ax):
+    """Each method's curve, in the order of the legend."""
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    return {name: next(line for line in ax.lines if line.get_label() == name).get_xydata().T for name in names}
+
+
+def of_runs(rows):
+    """Outcomes and probabilities of each method, run by run."""
+    for method, of in rows.groupby("method"):
+        yield method, [(run["outcome"].to_numpy(), run["probability"].to_numpy()) for _, run in of.groupby("seed")]
+
+
+@pytest.fixture
+def pictured():
     import matplotlib.pyplot as plt
 
-    found = fs.assess(table(seeds=2), "auc")
-    for draw in (found.plot_calibration, found.plot_roc, found.plot_decision):
-        ax = draw(draws=50)
-        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["FedAvg", "Local", "Ditto"]
+    rows = table(seeds=2).round({"probability": 2})  # with ties
+    yield rows, fs.assess(rows, "auc")
+    plt.close("all")
+
+
+def test_pictures_name_each_method_in_the_legend_alone(pictured):
+    for draw, words in (("calibration", []), ("roc", []), ("decision", ["treat none", "treat all"])):
+        ax = getattr(pictured[1], f"plot_{draw}")(draws=50)
+        assert list(drawn(ax)) == ["FedAvg", "Local", "Ditto"]
+        assert [text.get_text() for text in ax.texts] == words
         assert "over patients, mean over 2 runs" in ax.get_xlabel()
-        plt.close(ax.figure)
+
+
+def test_roc_curves_are_scikit_learns_averaged_over_runs(pictured):
+    rows, found = pictured
+    curves = drawn(found.plot_roc(draws=50))
+    for method, runs in of_runs(rows):
+        x, y = curves[method]
+        each = [roc_curve(*run, drop_intermediate=False)[:2] for run in runs]
+        np.testing.assert_allclose(y, np.mean([np.interp(x, *one) for one in each], axis=0))
+
+
+def test_net_benefit_is_true_positives_less_false_ones_at_the_odds_of_the_threshold(pictured):
+    rows, found = pictured
+    ax = found.plot_decision(draws=50)
+    for method, runs in of_runs(rows):
+        for t, benefit in drawn(ax)[method].T:
+            by_hand = [((y * (p >= t)).sum() - ((1 - y) * (p >= t)).sum() * t / (1 - t)) / len(y) for y, p in runs]
+            assert benefit == pytest.approx(np.mean(by_hand), abs=1e-12)
+    t, everyone = ax.lines[1].get_data()
+    share = rows["outcome"].mean()
+    np.testing.assert_allclose(everyone, share - (1 - share) * t / (1 - t))
+
+
+def test_calibration_curves_are_local_means_over_logits(pictured):
+    """The kernel is Gaussian, its width Silverman's over all logits of a method."""
+    rows, found = pictured
+    curves = drawn(found.plot_calibration(draws=50))
+    for method, runs in of_runs(rows):
+        y, p = np.concatenate(runs, axis=1)
+        logits = stats.logistic.ppf(p).clip(-12, 12)
+        width = 1.06 * logits.std() * (len(y) / len(runs)) ** -0.2
+        x, share = curves[method]
+        np.testing.assert_allclose(np.log(x / (1 - x))[[0, -1]], np.quantile(logits, [0.025, 0.975]))
+        weights = stats.norm.pdf(np.log(x / (1 - x))[:, None], logits, width)
+        np.testing.assert_allclose(share, weights @ y / weights.sum(axis=1))
 
 
 def test_clients_that_are_all_right_or_all_wrong_leave_the_pooled_proportion_an_interval():
