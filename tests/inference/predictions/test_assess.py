@@ -3,14 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score, roc_curve
 from statsmodels.stats.proportion import proportion_confint
 
 import fedstat as fs
+from fedstat.inference.predictions.assessment import USUAL
 from fedstat.inference.predictions.limits import over_patients
+from fedstat.inference.predictions.metrics import METRICS
 
 
 def table(seed=0, clients=4, patients=160, seeds=3, methods=("FedAvg", "Local", "Ditto"), base=-1.2, anew=False):
@@ -205,20 +207,56 @@ def test_conclusions_name_hospitals_and_the_majority_and_whom_they_speak_of():
     assert "for the models trained here" in said[-1]
 
 
+def of_kind(kind, seed, patients=160, clients=4):
+    """Predictions of one kind, of two methods under two seeds at four clients."""
+    rng = np.random.default_rng(seed)
+    client, latent = np.arange(patients) % clients, rng.normal(size=patients)
+    classes, times = rng.integers(0, 3, patients), np.round(rng.exponential(np.exp(latent)), 1)
+    truth = {
+        "two classes": {"outcome": (latent + rng.normal(size=patients) > 0.5).astype(int)},
+        "classes": {"outcome": np.array(["x", "y", "z"])[classes]},
+        "numbers": {"outcome": latent + rng.normal(size=patients)},
+        "times": {"time": times, "event": rng.integers(0, 2, patients)},
+    }[kind]
+    rows = []
+    for s in range(2):
+        for method, noise in {"FedAvg": 1.0, "Local": 2.0}.items():
+            guess = latent + noise * rng.normal(size=patients)
+            shares = rng.dirichlet(np.ones(3), patients) + 0.3 * np.eye(3)[classes] / noise
+            told = {
+                "two classes": {"probability": stats.logistic.cdf(guess)},
+                "classes": {f"p_{name}": p for name, p in zip("xyz", (shares / shares.sum(1)[:, None]).T, strict=True)},
+                "numbers": {"value": guess},
+                "times": {"risk": -np.round(guess, 1)},
+            }[kind]
+            who = {"method": method, "seed": s, "client": client, "sample": np.arange(patients)}
+            rows.append(pd.DataFrame({**who, **truth, **told}))
+    return pd.concat(rows, ignore_index=True)
+
+
+KINDS = {kind: [name for name, of in METRICS.items() if kind in of.kinds] for kind in USUAL}
+
+
 @settings(max_examples=4)
-@given(st.integers(0, 50), st.sampled_from(["auc", "brier", "calibration_slope"]))
-def test_permuted_rows_change_nothing_and_a_method_ties_with_itself(seed, metric):
-    rows = table(seed % 5, seeds=2, methods=("FedAvg", "Local"))
+@given(st.integers(0, 50), st.sampled_from(list(KINDS)))
+@example(0, "two classes")
+@example(0, "classes")
+@example(0, "numbers")
+@example(0, "times")
+def test_permuted_rows_change_nothing_and_a_method_ties_with_itself(seed, kind):
+    rows, metrics = of_kind(kind, seed), KINDS[kind]
     rows = pd.concat([rows, rows[rows["method"] == "FedAvg"].assign(method="Twin")])
-    found = fs.assess(rows, metric, control="FedAvg")
+    found = fs.assess(rows, metrics, control="FedAvg")
+    assert set(found.pooled.dropna(subset="estimate")["metric"]) == {*metrics}
     order = np.random.default_rng(seed).permutation(len(rows))
-    again = fs.assess(rows.iloc[order], metric, control="FedAvg")
+    again = fs.assess(rows.iloc[order], metrics, control="FedAvg")
     for one in ("clients", "pooled", "differences"):
-        keys = ["method", *(["over"] if one != "clients" else []), *(["client"] if one != "pooled" else [])]
+        keys = ["metric", "method"]
+        keys += [*(["over"] if one != "clients" else []), *(["client"] if one != "pooled" else [])]
         first, second = (getattr(of, one).sort_values(keys, ignore_index=True) for of in (found, again))
-        pd.testing.assert_frame_equal(first, second, rtol=1e-9)
+        pd.testing.assert_frame_equal(first, second, rtol=1e-9, atol=1e-12)
     twin = found.differences[(found.differences["method"] == "Twin") & (found.differences["outcome"] != "undefined")]
-    assert len(twin)
+    assert set(twin["metric"]) == {*metrics}
     assert set(twin["outcome"]) == {"tie"}
     assert (twin[["difference", "low", "high"]] == 0).all().all()
 
@@ -388,3 +426,32 @@ def test_limits_of_brier_scores_are_values_that_the_score_can_have(classes, most
     assert found.pooled["high"].max() == most
     limits = found.differences[["low", "high"]].to_numpy()
     assert (limits.min(), limits.max()) == (-most, most)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_variances_over_patients_are_those_of_a_bootstrap_within_clients(kind):
+    """Patients are drawn within their client, or within its classes where the metric speaks of these."""
+    draws, n = 1000, 600
+    rows, rng = of_kind(kind, 1, n, 2), np.random.default_rng(2)
+    found = fs.assess(rows, KINDS[kind], control="FedAvg")
+    first = rows.iloc[:n]
+    y = first[["time", "event"]].to_numpy() if kind == "times" else first["outcome"].to_numpy()
+    if kind == "classes":
+        y = np.unique(y, return_inverse=True)[1]
+    told = [name for name in rows if name in ("probability", "value", "risk") or name.startswith("p_")]
+    p = rows[told].to_numpy().reshape(2, 2, n, -1).swapaxes(0, 1).reshape(4, n, -1)  # by method, then by seed
+    p = p if kind == "classes" else p[..., 0]
+    for name in KINDS[kind]:
+        stratum = first["client"].to_numpy() + 2 * (y if METRICS[name].by_class else 0)
+        strata, made = [np.flatnonzero(stratum == of) for of in np.unique(stratum)], np.empty((draws, 3))
+        for b in range(draws):
+            drawn = np.concatenate([rng.choice(of, len(of)) for of in strata])
+            value = METRICS[name].of(y[drawn], p[:, drawn], 0.5)[0].reshape(2, 2).mean(axis=1)
+            made[b] = *value, value[1] - value[0]
+        where = {"metric": name, "over": "all patients"}
+        by_influence = [row(found.pooled, method=of, **where)["variance (patients)"] for of in ("FedAvg", "Local")]
+        by_influence.append(row(found.differences, **where)["variance (patients)"])
+        squares = (made - made.mean(axis=0)) ** 2
+        error = squares.std(axis=0) / np.sqrt(draws)
+        np.testing.assert_array_less(np.abs(squares.mean(axis=0) - by_influence), 4 * error, err_msg=name)
