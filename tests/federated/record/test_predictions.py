@@ -1,6 +1,7 @@
 """Predictions of single samples: what the history measures, in a run's folder as well, and of the right models."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -225,3 +226,23 @@ def test_seeds_whose_clients_lack_a_split_are_absent():
     result = fs.federate(fs.FedAvg(), fs.models.mlp(3, 6, 1), clients, fs.Training(lr=0.1), **how)
     assert set(result.predictions(split="validation")["seed"]) == {3}
     assert set(result.predictions()["seed"]) == {3, 1}
+
+
+@pytest.mark.slow
+def test_predictions_of_one_method_and_seed_at_a_time_are_held_while_they_are_written(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40_000, 2)).astype(np.float32)
+    clients = fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), np.arange(len(x)) % 4, test=0.9)
+    peaks = {}
+    for seeds in (1, 12):
+        methods, how = {"a": fs.FedAvg(), "b": fs.FedAvg()}, {"seed": range(seeds), "rounds": 1, "progress": False}
+        training = fs.Training(lr=0.1, batch_size=1000)
+        result = fs.federate(methods, fs.models.mlp(2, 4, 1), clients, training, predictions=True, **how)
+        tracemalloc.start()
+        result.save(tmp_path / str(seeds))
+        peaks[seeds] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    table = result.predictions("a", 0).memory_usage(index=False).sum()
+    assert len(list((tmp_path / "12" / "predictions").iterdir())) == 24
+    assert peaks[12] < peaks[1] + table
+    assert peaks[1] > table / 2
