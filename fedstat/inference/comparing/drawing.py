@@ -197,7 +197,7 @@ def by_client(table: pd.DataFrame, control: str, level: float, ax: Axes | None =
         shown = ((low > 0) | (high < 0)) & (low < high)
         ax.plot(value[shown], rows[shown], sign, color="black", markersize=4.5, zorder=4)
     ends = factor * np.nanmax(np.abs(table[["low", "high"]].to_numpy(float)), axis=1, initial=0)
-    if (usual := np.median(ends[ends > 0])) > 0 and ends.max() > (most := 4 * usual):
+    if (ends > 0).any() and ends.max() > (most := 4 * np.median(ends[ends > 0])):
         ax.set_xlim(-most, most)
     ax.set_yticks(range(len(names)), [_name(name, 24) for name in names])
     ax.set_ylim(len(names) - 0.5, -0.5)
