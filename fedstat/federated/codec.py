@@ -120,19 +120,7 @@ class Bits:
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """What a compression made of an entry.
-
-    Attributes
-    ----------
-    data : tuple of bytes
-        The bytes of each of m clients.
-
-    Examples
-    --------
-    >>> from fedstat.federated.codec import Coded, size
-    >>> size({"w": Coded((b"one", b"other"))})
-    array([3, 5])
-    """
+    """What a compression made of an entry: the bytes of each of m clients."""
 
     data: tuple[bytes, ...]
 
@@ -147,22 +135,9 @@ Sent = Mapping[str, Entry | Coded]
 
 
 def size(message: Sent) -> np.ndarray:
-    """Count the bytes of a message.
+    """Count the bytes of a message per client, (m,) in int64; for an empty message it is a zero of shape ().
 
-    Parameters
-    ----------
-    message : mapping of str to Tensor, Selected, Sparse, Bits or Coded
-        The entries that m clients send or receive; a tensor is sent whole.
-
-    Returns
-    -------
-    ndarray of int64, shape (m,)
-        Bytes per client; if the message is empty, a zero of shape ().
-
-    Raises
-    ------
-    ValueError
-        If the entries' first axes differ.
+    Tensors count whole. Entries whose first axes differ raise a ValueError.
     """
     shapes = {n: (len(e.data),) if isinstance(e, Coded) else tuple(_body(e).shape) for n, e in message.items()}
     if len({shape[:1] for shape in shapes.values()}) > 1 or () in shapes.values():
@@ -185,27 +160,10 @@ def decode(
 ) -> dict[str, Tensor]:
     """Rebuild one client's tensors from the bytes that `encode` returned, as the receiver does.
 
-    Parameters
-    ----------
-    data : bytes
-        The bytes that `encode` returned.
-    template : mapping of str to Tensor, Selected, Sparse or Bits
-        A message of the same form. `decode` reads its names, shapes, dtypes and the masks of its `Selected` entries,
-        which the receiver knows; it reads neither values nor `Bits`.
-    row : int
-        The client, for masks that differ between clients.
-    nonzeros : mapping of str to int, optional
-        The number of elements in every `Sparse` entry, which travels with the scalars.
-
-    Returns
-    -------
-    dict of Tensor
-        One client's tensors: nan where a `Selected` entry sent nothing, 0 where a `Sparse` entry did.
-
-    Raises
-    ------
-    ValueError
-        If `data` is longer or shorter than the template says, or a number of non-zeros is missing.
+    `template` is a message of the same form, of which only what the receiver knows is read: names, shapes, dtypes and
+    the masks of `Selected` entries, in which `row` is the client; neither values nor `Bits`. `nonzeros` counts the
+    elements of every `Sparse` entry and travels with the scalars. What was not sent is nan in a `Selected` entry, and 0
+    in a `Sparse` one. Bytes of another length than the template's, or a missing count, raise a ValueError.
     """
     reader = _Reader(data)
     counts = nonzeros or {}

@@ -9,13 +9,7 @@ from fedstat.federated.state import State
 
 
 def check_composition(method: Method, state: State) -> None:
-    """Refuse by its name a method that has no place for its optimiser, aggregator, compression or mechanism.
-
-    Raises
-    ------
-    ValueError
-        It says what the method lacks.
-    """
+    """Refuse by its name a method that has no place for its optimiser, aggregator, compression or mechanism."""
     name, masks, rule = type(method).__name__, state.shared, method.mechanism or method.aggregator
     if all(leaf in masks and not masks[leaf].any() for leaf in state.server):
         raise ValueError(

@@ -344,10 +344,7 @@ class FailedStep(ValueError):
 def naming(method: Method, step: str, when: str, leaves: Params, *, stacked: bool = False) -> Iterator[None]:
     """Let an error in a step of a method say where it happened, and what leaves the step was given.
 
-    Raises
-    ------
-    FailedStep
-        In the place of the error, unless that tells of infinite numbers or of memory.
+    A `FailedStep` takes the place of the error, unless that tells of infinite numbers, files or memory.
     """
     try:
         yield

@@ -55,25 +55,9 @@ Population = Clients | Callable[[int], Clients] | Callable[[int, int], Clients]
 class Plan:
     """A run that is all set, and has not begun.
 
-    Attributes
-    ----------
-    methods : mapping of str to Method
-        By label.
-    model : callable or nn.Module
-        What builds the network.
-    training : Training, or mapping of str to Training
-        Local training, of all methods or by label.
-    replicates : mapping of int to Replicate
-        Data and initial network of each seed.
-    participation : float or Attendance
-        Share of clients drawn in each round, or who comes, drops out and does how much.
-    equipment : mapping of str to Equipment
-        The means to train, by label; methods of equal training have one in common, by which they may train as one
-        stack.
-    config : dict
-        All of it in plain values, with the hashes by which the run is known again.
-    analysis : AnalysisPlan, optional
-        How the run will be analysed.
+    Methods and equipment are by label, replicates by seed; methods of equal training have one equipment in common, by
+    which they may train as one stack. `config` is all of it in plain values, with the hashes by which the run is known
+    again.
     """
 
     methods: Mapping[str, Method]
@@ -159,11 +143,6 @@ def make_plan(
 
     Sources that do not vary follow the seed `first`, by default the first of `seed`; a run that is continued under more
     seeds gives it, and with it the sources as `choose_sources` chose them.
-
-    Raises
-    ------
-    ValueError
-        If one is out of range, or they do not fit together.
     """
     varying = tuple(vary or ()) if first is not None else choose_sources(vary, clients, model)
     participation = participation if callable(participation) else share_of_clients(participation)
@@ -252,13 +231,7 @@ def _rehearsed(
 
 
 def _check_size(label: str, method: Method, network: Network, clients: int) -> None:
-    """Refuse a method that holds more of all clients at once than the machine has memory.
-
-    Raises
-    ------
-    ValueError
-        It says what would be held, and how large it would be.
-    """
+    """Refuse a method that holds more of all clients at once than the machine has memory."""
     needs = method.at_once(network, clients)
     if needs and (memory := machine_memory()) is not None and sum(needs.values()) > memory:
         what = " and ".join(f"{name}, {in_words(size)}" for name, size in needs.items())
@@ -371,10 +344,7 @@ def _check_each(training: Training, clients: int) -> None:
 def choose_sources(vary: Iterable[str] | None, clients: Population, model: Model) -> tuple[str, ...]:
     """Return the sources of randomness that vary with the seed; by default all that can.
 
-    Raises
-    ------
-    ValueError
-        If one is named that cannot vary with these clients or this model.
+    One named in `vary` that cannot vary with these clients or this model raises a ValueError.
     """
     if not isinstance(clients, Clients) and not callable(clients):
         raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")

@@ -29,24 +29,9 @@ from fedstat.federated.state import State
 class Wanted:
     """A choice of what is measured and kept of a run.
 
-    Attributes
-    ----------
-    rounds : int
-        Communication rounds in total.
-    evaluated : set of int
-        Rounds after which models are measured, 0 for the start.
-    splits : tuple of str, optional
-        On whose samples beside those of the default split.
-    metrics : mapping of str to callable
-        What is measured beside the standard metrics.
-    trained : bool
-        Whether participants' models are measured before the server averages them, too.
-    stop : Patience, optional
-        When a method under a seed ends.
-    folder : Path, optional
-        Where checkpoints are written.
-    checkpoint : int, optional
-        Rounds between them; by default time decides (`Checkpoints`).
+    Models are measured after the rounds `evaluated`, 0 for the start, on the default split and `splits`, by the
+    standard metrics and `metrics`; if `trained`, participants' models also before the server averages them.
+    `checkpoint` is the number of rounds between checkpoints; by default time decides (`Checkpoints`).
     """
 
     rounds: int
@@ -62,18 +47,7 @@ class Wanted:
 class Recorder:
     """Keeps what the rounds of a run come to, from the first one or from where `before` ended.
 
-    Parameters
-    ----------
-    plan : Plan
-        What runs.
-    runs : mapping of (label, seed) to Run
-        Its runs, ready to begin; those whose patience was over already are stopped.
-    wanted : Wanted
-        What to keep.
-    before : Result, optional
-        What is continued.
-    advance : callable
-        Of the progress bar.
+    `runs` are ready to begin, and stopped if their patience was over already; `advance` is that of the progress bar.
     """
 
     def __init__(
@@ -110,10 +84,7 @@ class Recorder:
     def keep(self, round: Round, ending: Callable[[], bool]) -> None:
         """Take down a round, and save the run where that is due or the process is `ending`.
 
-        Raises
-        ------
-        Terminated
-            If the process is ending.
+        It raises `Terminated` after it has saved a run whose process is ending.
         """
         self.traffic.add(round.traffic)
         if round.number in self.wanted.evaluated:

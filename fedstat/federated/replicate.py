@@ -30,22 +30,8 @@ from fedstat.federated.state import State, Update
 class Replicate:
     """Data and initial network of one seed.
 
-    Attributes
-    ----------
-    seeds : Seeds
-        The master seed, and what follows it.
-    clients : Clients
-        The data.
-    network : Network
-        As all clients start.
-    draw : callable
-        Draws client k an initial network of its own.
-    offset : int
-        The first client's row among the stacked samples of all seeds.
-    attack : Attack, optional
-        What some clients do in place of taking part honestly.
-    attackers : ndarray of int
-        Who does; nobody without an attack.
+    All clients start from `network`; `draw` makes client k an initial network of its own. `offset` is the first
+    client's row among the stacked samples of all seeds. `attackers` are ids, none without an attack.
     """
 
     seeds: Seeds
@@ -102,10 +88,7 @@ def make_replicate(
 ) -> Replicate:
     """Pair one seed's data with its initial network.
 
-    Raises
-    ------
-    ValueError
-        If the floating type or the network's vocabulary cannot hold the data.
+    Data that the floating type or the network's vocabulary cannot hold raise a ValueError.
     """
     network, draw = networks(model, seeds, dtype, mixed=mixed)
     check_samples(network, data)
@@ -118,10 +101,7 @@ def make_replicate(
 def attacked(replicates: Mapping[int, Replicate], attack: Attack) -> dict[int, Replicate]:
     """Return the replicates with their attackers; where these poison data, every seed's samples are its own.
 
-    Raises
-    ------
-    ValueError
-        If it is no attack, does not fit the data, or leaves no client honest.
+    What is no attack, does not fit the data or leaves no client honest raises a ValueError.
     """
     check_attack(attack)
     found, offset = {}, 0
@@ -148,13 +128,7 @@ def networks(
 
 
 def check_samples(network: Network, data: Clients) -> None:
-    """Refuse numbers that the network's floating type cannot hold, and tokens that it has no embedding of.
-
-    Raises
-    ------
-    ValueError
-        It names the split, the client and the value.
-    """
+    """Refuse numbers that the network's floating type cannot hold, and tokens that it has no embedding of."""
     most, dtype = torch.finfo(network.dtype).max, str(network.dtype).removeprefix("torch.")
     for split, samples in data.all_splits.items():
         for name, values in (("x", samples.x), ("y", samples.y)):

@@ -61,30 +61,8 @@ class Traffic:
 class Run:
     """One method under one seed, between two rounds.
 
-    Attributes
-    ----------
-    key : tuple of str and int
-        Label of the method, and seed.
-    method : Method
-        The method that runs.
-    replicate : Replicate
-        The seed's data and initial network.
-    equipment : Equipment
-        The means to train.
-    federation : Federation
-        What the method sees of the clients.
-    state : State
-        What the method knows.
-    route : Route
-        How its clients train.
-    stack : object
-        Runs for which this is equal train as one stack.
-    draws : tuple
-        Key of the server's draws.
-    records : dict of list
-        What the method records, round by round.
-    stopped : bool
-        Whether it takes part in no more rounds.
+    `federation` is what the method sees of the clients, `route` how they train. Runs of equal `stack` train as one
+    stack. `draws` is the key of the server's draws, to which the round is added; `records` lists an array per round.
     """
 
     key: Key
@@ -205,18 +183,9 @@ def evaluate(
 ) -> pd.DataFrame:
     """Return metrics of all clients, in float64, as rows (client, estimand, metric, value).
 
-    Parameters
-    ----------
-    route : Route
-        The network with its task, and what does the work.
-    models : callable
-        Models of the clients with given ids, by the name of the estimand.
-    held_out : StackedSamples
-        The held-out samples.
-    metrics : mapping of str to callable
-        What is measured beside the standard metrics.
-    clients : ndarray of int, optional
-        Whose samples are used, for one model each; by default all clients'.
+    `models` returns the models of the clients with given ids by the name of the estimand; `metrics` come on top of the
+    standard ones. If `clients` are given, only their samples are used, for one model each; the column "client" and the
+    ids for `models` then count from 0 in their order.
     """
     rows = np.arange(len(held_out.n)) if clients is None else clients
     found = dict[tuple[str, str], list[Tensor]]()

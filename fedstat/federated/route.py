@@ -26,24 +26,10 @@ _LOCAL = (
 
 @dataclass(frozen=True, eq=False)
 class Equipment:
-    """What all runs train with.
+    """What all runs train with: the training samples are those of all seeds.
 
-    Attributes
-    ----------
-    task : {"cross_entropy", "logistic", "squared"}
-        What outputs mean.
-    training : Training
-        Local training.
-    samples : StackedSamples
-        The training samples of all seeds.
-    executor : {"auto", "stacked", "per-client"}, Executor or RemoteExecutor
-        What does the work; "auto" by network.
-    chunk : int, optional
-        Clients stacked at once.
-    tf32 : bool
-        Whether products may round to TF32.
-    attack : Attack, optional
-        What the runs are under.
+    `task` says what outputs mean. The executor "auto" is chosen by the network; `chunk` is the number of clients
+    stacked at once. With `tf32` products may round to TF32.
     """
 
     task: LossName
@@ -69,24 +55,9 @@ class Route:
     """What a method's clients train with on a network, and how; ``str`` says it in a line.
 
     Gradients have a closed form, a chain of products, where nothing but the plain loss of a chain of layers is asked
-    for; everything else takes the general path, which is autograd's, under ``torch.vmap`` in a stack.
-
-    Attributes
-    ----------
-    method, learner, training
-        The local steps, the network with its loss, and the settings.
-    samples : StackedSamples
-        The training samples.
-    executor : Executor
-        What does the work: stacked clients, or each by itself.
-    own : frozenset of str
-        The steps and class attributes of local training in which the method differs from FedAvg.
-    held : int
-        Bytes of the leaves of one client.
-    tf32 : bool
-        Whether products may round to TF32.
-    attack : Attack, optional
-        What the run is under.
+    for; everything else takes the general path, which is autograd's, under ``torch.vmap`` in a stack. `own` has the
+    steps and class attributes in which the method's local training differs from FedAvg's; `held` is the bytes of one
+    client's leaves. With `tf32` products may round to TF32.
     """
 
     method: Method

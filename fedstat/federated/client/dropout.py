@@ -36,21 +36,9 @@ class KeyedDropout(nn.Module):
     """Torch's dropout, with noise from a key in place of a generator.
 
     Without a key, and in evaluation mode, it returns its inputs. Of several calls in one forward pass each has noise
-    of its own.
+    of its own. The key, an int64 of shape () (or of shape (0,), as at first, if there is none), is a buffer, so that
+    ``torch.func.functional_call`` can set it for one call, as `keys` says.
 
-    Parameters
-    ----------
-    layer : nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout or nn.FeatureAlphaDropout
-        Gives the kind of dropout and the probability `p`.
-
-    Attributes
-    ----------
-    key : Tensor of int64, shape ()
-        The layer's key in one forward pass; of shape (0,), as at first, if there is none. It is a buffer, so that
-        ``torch.func.functional_call`` can set it for one call, as `keys` says.
-
-    References
-    ----------
     Srivastava et al. (2014), Dropout; Tompson et al. (2015), whole channels; Klambauer et al. (2017), alpha dropout,
     which keeps mean zero and variance one.
     """
@@ -73,13 +61,7 @@ class KeyedDropout(nn.Module):
         self.register_buffer("key", torch.zeros(0, dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop elements, or whole channels, of `x`, shape (B, C, ...), and rescale the others.
-
-        Raises
-        ------
-        ValueError
-            If whole channels are dropped and `x` has another number of axes than that needs.
-        """
+        """Drop elements, or whole channels, of `x`, shape (B, C, ...), and rescale the others."""
         if self.ranks and x.ndim not in self.ranks:
             takes = " or ".join(map(str, self.ranks))
             raise ValueError(
@@ -99,21 +81,10 @@ class KeyedDropout(nn.Module):
 def hashed(key: Tensor, shape: Sequence[int]) -> Tensor:
     """Return numbers of the given shape, uniform over all int64, each a function of `key` and its own indices alone.
 
-    Parameters
-    ----------
-    key : Tensor of int64, shape ()
-        Random, or apart from another one by a multiple of 2**32: the numbers of two such keys are independent.
-    shape : sequence of int
-        The number of indices on each axis. A shorter axis has the same numbers, as far as it goes.
-
-    Returns
-    -------
-    Tensor of int64
-
-    References
-    ----------
-    Steele, Lea and Flood (2014), Fast splittable pseudorandom number generators: along every axis the numbers of
-    splitmix64, whose seed is the number on the axes before. Salmon et al. (2011) on generators that count.
+    The numbers of two keys, of shape (), are independent if the keys are random or apart by a multiple of 2**32. A
+    shorter axis has the same numbers, as far as it goes. Along every axis they are the numbers of splitmix64 (Steele,
+    Lea and Flood, 2014, Fast splittable pseudorandom number generators), whose seed is the number on the axes before;
+    see Salmon et al. (2011) on generators that count.
     """
     state = key
     for length in shape:
@@ -134,11 +105,6 @@ def _shifted(state: Tensor, by: int) -> Tensor:
 def keys(layers: Sequence[str], noise: Tensor) -> dict[str, Tensor]:
     """Return the buffers that give each of `layers`, by their dotted names, its share of a forward pass's noise.
 
-    Parameters
-    ----------
-    layers : sequence of str
-        Dotted names.
-    noise : Tensor of int64, shape ()
-        Key of the forward pass.
+    `noise`, an int64 of shape (), is the key of the forward pass.
     """
     return {f"{name}.key".removeprefix("."): noise + number * _LAYER for number, name in enumerate(layers)}

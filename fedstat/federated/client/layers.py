@@ -24,39 +24,21 @@ _RANKS = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
 
 
 class MaskedBatchNorm(nn.Module):
-    """Batch norm whose moments count valid rows only.
+    """Batch norm (Ioffe and Szegedy, 2015, Algorithm 1) whose moments count valid rows only.
 
-    It takes over the parameters and running statistics of a torch layer, under the same names, and is torch's own
-    operation whenever all rows are valid. In training mode the outputs at other rows are the bias alone, and whatever
-    stands in those rows has no influence. With running statistics the evaluation mode works row by row and needs no
-    mask.
+    It takes over the parameters and running statistics of a torch layer (shared, not copied), under the same names, and
+    is torch's own operation whenever all rows are valid. In training mode the outputs at other rows are the bias alone,
+    and whatever stands in those rows has no influence. With running statistics the evaluation mode works row by row and
+    needs no mask.
 
     Where torch raises an error because a channel has a single value, the variance is zero: the output is the bias, and
     the running variance moves towards zero. Without any valid row the running statistics stay as they are, bit for
     bit.
 
-    Parameters
-    ----------
-    layer : nn.BatchNorm1d, nn.BatchNorm2d or nn.BatchNorm3d
-        Gives parameters (shared, not copied), running statistics, `eps` and `momentum`.
-
-    Raises
-    ------
-    ValueError
-        If the layer's class is another one or its momentum is None.
-
-    Attributes
-    ----------
-    valid : Tensor of bool, shape (B,)
-        True for the rows that count; empty, as at first, if all rows count. It is a buffer, so that
-        ``torch.func.functional_call`` can set it for one call.
-    running_mean, running_var : Tensor, shape (C,), or None
-        The forward pass in training mode moves them in place, without gradient: under ``functional_call`` it moves the
-        caller's tensors, under ``torch.vmap`` their rows.
-
-    References
-    ----------
-    Ioffe and Szegedy (2015), Batch normalization, Algorithm 1, with torch's rule for the running statistics.
+    The mask `valid`, (B,), is empty, as at first, if all rows count. It is a buffer, so that
+    ``torch.func.functional_call`` can set it for one call. In training mode the running statistics, (C,), move in
+    place, without gradient, by torch's rule: under ``functional_call`` the caller's tensors, under ``torch.vmap`` their
+    rows.
     """
 
     valid: Tensor
@@ -77,13 +59,7 @@ class MaskedBatchNorm(nn.Module):
         self.register_buffer("valid", torch.ones(0, dtype=torch.bool), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise `x`, shape (B, C, ...).
-
-        Raises
-        ------
-        ValueError
-            If `x` has another rank or number of channels than the layer, or `valid` another number of rows.
-        """
+        """Normalise `x`, shape (B, C, ...)."""
         if x.ndim not in self.ranks or x.shape[1] != self.num_features:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; this batch norm needs {' or '.join(map(str, self.ranks))} axes with "
@@ -154,23 +130,11 @@ _CELLS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
 
 
 class Unrolled(nn.Module):
-    """Recurrent layers as a loop over time in plain operations, with the interface and weights of torch's.
+    """Recurrent layers as a loop over time in plain operations, with the interface and weights (shared) of torch's.
 
-    Parameters
-    ----------
-    layer : nn.LSTM, nn.GRU or nn.RNN
-        Gives the kind, the parameters (shared, not copied) and the dropout between layers.
-
-    Raises
-    ------
-    ValueError
-        If the layer's class is another one, or it is bidirectional or has projections.
-
-    References
-    ----------
-    Hochreiter and Schmidhuber (1997), with forget gates by Gers et al. (2000), gates in torch's order i, f, g, o. Cho
-    et al. (2014) in torch's form: gates in the order r, z, n, and the reset gate r acts on what hidden states add to n,
-    bias included. Elman (1990).
+    LSTM: Hochreiter and Schmidhuber (1997), with forget gates by Gers et al. (2000), gates in torch's order i, f, g, o.
+    GRU: Cho et al. (2014) in torch's form, gates in the order r, z, n; the reset gate r acts on what hidden states add
+    to n, bias included. RNN: Elman (1990). Bidirectional layers and projections are refused.
     """
 
     def __init__(self, layer: nn.RNNBase) -> None:
@@ -187,26 +151,11 @@ class Unrolled(nn.Module):
     def forward(
         self, x: Tensor, hx: Tensor | tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
-        """Run over a batch of sequences.
+        """Run over sequences of one length, (L, B, inputs), or (B, L, inputs) if ``batch_first``; not over packed ones.
 
-        Parameters
-        ----------
-        x : Tensor, shape (L, B, inputs), or (B, L, inputs) if ``batch_first``
-            Sequences of one length.
-        hx : Tensor, shape (layers, B, hidden), or for an LSTM a pair of them, optional
-            Initial hidden states, and an LSTM's cell states; zero by default.
-
-        Returns
-        -------
-        output : Tensor, shape (L, B, hidden), or (B, L, hidden) if ``batch_first``
-            Hidden states of the last layer.
-        hx : Tensor, shape (layers, B, hidden), or for an LSTM a pair of them
-            States after the last step.
-
-        Raises
-        ------
-        ValueError
-            If `x` is not a batch of sequences; packed sequences are not.
+        `hx` has the initial hidden states, (layers, B, hidden), of an LSTM a pair with the cell states; by default
+        zero. Returns the last layer's hidden states, (L, B, hidden) or (B, L, hidden), and the states after the last
+        step, in the form of `hx`.
         """
         if not isinstance(x, Tensor) or x.ndim != 3:
             what = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
@@ -239,13 +188,7 @@ class Unrolled(nn.Module):
 
 
 class PaddedEmbedding(nn.Embedding):
-    """``nn.Embedding`` whose padding row gets no gradient, of any client.
-
-    Parameters
-    ----------
-    layer : nn.Embedding
-        Gives the weight (shared, not copied) and `padding_idx`.
-    """
+    """``nn.Embedding`` whose padding row gets no gradient, of any client; its weight is shared, not copied."""
 
     def __init__(self, layer: nn.Embedding) -> None:
         nn.Module.__init__(self)
@@ -271,23 +214,9 @@ _STAND_INS: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
 def stackable(module: nn.Module) -> nn.Module:
     """Replace batch norm, recurrent layers, dropout and padded embeddings by layers that run stacked over clients.
 
-    Parameters and running statistics keep their names and values; only the counter ``num_batches_tracked`` goes.
-
-    Parameters
-    ----------
-    module : nn.Module
-        The module, changed in place at any depth (unless it is itself such a layer), and only if all its layers can
-        run.
-
-    Returns
-    -------
-    nn.Module
-        `module`, or the replacement if it is itself such a layer.
-
-    Raises
-    ------
-    ValueError
-        If a layer cannot run stacked; it is named, with the remedy.
+    The module is changed in place, at any depth, and returned; if it is itself such a layer, its replacement is. If a
+    layer cannot run stacked, nothing is changed and a ValueError names it and the remedy. Parameters and running
+    statistics keep their names and values; only the counter ``num_batches_tracked`` goes.
     """
     replaced: dict[nn.Module, nn.Module] = {}
     for name, layer in module.named_modules():
@@ -307,13 +236,7 @@ def _has_stand_in(layer: nn.Module) -> bool:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """Return a deep copy in which tensors that a layer computed in an earlier call, and still holds, are None.
-
-    Raises
-    ------
-    ValueError
-        If the module holds something that cannot be copied.
-    """
+    """Return a deep copy in which tensors that a layer computed in an earlier call, and still holds, are None."""
     held = (value for layer in module.modules() for value in vars(layer).values() if isinstance(value, Tensor))
     memo: dict[int, Any] = {id(value): None for value in held if _computed(value)}
     try:

@@ -148,13 +148,7 @@ class Network:
 
     @cached_property
     def head(self) -> str:
-        """The name of the last dense layer.
-
-        Raises
-        ------
-        ValueError
-            If the network has no dense layer or no layer below it, or the head's weights belong to another layer too.
-        """
+        """The last dense layer's name; a ValueError says if there is none apart, or its weights are tied."""
         dense = [name for name, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
         if not dense or not dense[-1]:
             raise ValueError("the network needs a dense layer (nn.Linear) as its head, below a body; it has none.")
@@ -387,13 +381,7 @@ def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Gen
 
 
 def floating(dtype: str) -> torch.dtype:
-    """Return the floating type of weights and sums of a run whose ``dtype`` has this name.
-
-    Raises
-    ------
-    ValueError
-        If there is no such type.
-    """
+    """Return the floating type of weights and sums of a run whose ``dtype`` has this name."""
     choice("dtype", dtype, DTYPES)
     return DTYPES[dtype]
 
@@ -421,13 +409,7 @@ def rounds_to_tf32() -> bool:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that torch does not find here.
-
-    Raises
-    ------
-    ValueError
-        With torch's reason.
-    """
+    """Refuse, with torch's reason, a device that torch does not find here."""
     try:
         torch.ones(1, device=torch.device(device)).cpu()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:

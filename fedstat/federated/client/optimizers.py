@@ -221,20 +221,9 @@ def descend(
 ) -> None:
     """Take one step in place: clip the gradients, add the penalty's, and go where the optimiser says.
 
-    Parameters
-    ----------
-    params, grads, state : dict of Tensor
-        Leaves, gradients by some of them, and the optimiser's state.
-    training : Training
-        The optimiser, the penalty and the largest norm.
-    lr : Rate
-        The learning rate.
-    stacked : bool
-        Whether clients lie along the first axis, (c, ...).
-    moves : dict of Tensor of bool, optional
-        Where false an element's gradient counts as zero.
-    active : Tensor of bool, shape (c,), optional
-        Which clients move, by default all.
+    Not every leaf of `params` needs a gradient. Where `moves` is false an element's gradient counts as zero, the
+    penalty's too. If `stacked`, clients lie along the first axis, (c, ...), and only those that are `active`, (c,),
+    move; by default all.
     """
     if training.clip_norm is not None:
         grads = clip(grads, training.clip_norm, stacked=stacked)

@@ -21,19 +21,11 @@ _BELOW = 1 - 1e-12
 
 @dataclass(frozen=True, eq=False)
 class StackedSamples:
-    """Samples of the clients of several seeds, laid end to end.
+    """Samples of the clients of several seeds, laid end to end: inputs `x`, (N, ...), and targets `y`, (N,).
 
-    Attributes
-    ----------
-    x : Tensor or Mapped, shape (N, ...)
-        Inputs of all R rows (clients), row after row: pixels and tokens unchanged, numbers in the floating type of the
-        run. `Network.inputs` converts them batch by batch. What lies in a file is read batch by batch.
-    y : Tensor, shape (N,)
-        Targets, on the run's device.
-    n : ndarray of int, shape (R,)
-        Number of samples of each row.
-    dtype : dtype
-        The floating type of the run.
+    Row after row (one client of one seed) has `n` samples, (R,). Inputs are pixels and tokens unchanged, or numbers in
+    `dtype`, the floating type of the run; `Network.inputs` converts them batch by batch. What lies in a file is read
+    batch by batch, all else is on the run's device.
     """
 
     x: Tensor | Mapped
@@ -135,12 +127,8 @@ class Job:
 class Steps:
     """The samples and the noise of some jobs' S steps, each on G batches of B samples.
 
-    Attributes
-    ----------
-    places : ndarray of int, shape (S, G, c, B)
-        Places among each job's samples, -1 for padding, which stands at the end of a batch.
-    noise : ndarray of int64, shape (S, G, c)
-        Keys of the noise that dropout draws.
+    `places`, (S, G, c, B), are places among each job's samples, -1 for padding, which stands at the end of a batch;
+    `noise`, int64 of shape (S, G, c), are the keys of the noise that dropout draws.
     """
 
     places: np.ndarray

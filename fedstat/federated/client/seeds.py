@@ -48,14 +48,7 @@ _SOURCE_OF = {
 class Seeds:
     """The seed that each source of randomness follows in one replicate.
 
-    Attributes
-    ----------
-    seed : int
-        The replicate's own, which varying sources follow.
-    first : int, optional
-        The run's first seed, which the other sources follow; by default `seed`.
-    vary : tuple of str
-        The sources that vary.
+    Sources in `vary` follow the replicate's own `seed`, the others the run's `first` seed, if one is given.
     """
 
     seed: int
@@ -77,13 +70,7 @@ class Seeds:
 
 
 def check_vary(vary: Iterable[str]) -> tuple[str, ...]:
-    """Return the sources that are to vary, in their order.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or no such source.
-    """
+    """Return the sources that are to vary, in the order of `SOURCES`; none, or an unknown one, is a ValueError."""
     chosen = [vary] if isinstance(vary, str) else list(vary)
     if not chosen or (unknown := [source for source in chosen if source not in SOURCES]):
         wrong = f"has no source {unknown[0]!r}" if chosen else "is empty, so that all seeds would be one run"

@@ -14,15 +14,10 @@ LEAST, MOST, SHARE = 10.0, 600.0, 0.05
 
 
 class Checkpoints:
-    """Which rounds of a run are saved.
+    """Which rounds of a run are saved: one in `every`, or by default as time decides.
 
-    Parameters
-    ----------
-    every : int, optional
-        Rounds between checkpoints. By default time decides: the first is due 10 seconds after this object was made, the
-        next when 20 times as long has passed as saving took, but after 10 seconds at least and 10 minutes at most.
-    clock : callable
-        Returns the seconds since some fixed moment.
+    The first checkpoint is then due 10 seconds after this object was made, the next when 20 times as long has passed as
+    saving took, but after 10 seconds at least and 10 minutes at most. `clock` returns seconds since some fixed moment.
     """
 
     def __init__(self, every: int | None = None, clock: Callable[[], float] = perf_counter) -> None:

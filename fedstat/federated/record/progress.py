@@ -24,13 +24,7 @@ _PACE = 50  # lines of a long run are a fiftieth of its time apart
 
 @contextmanager
 def shown(first: int, rounds: int, progress: Shown) -> Iterator[Callable[..., None]]:
-    """Yield what `fedstat._progress.progress_bar` yields, for rounds `first` + 1 to `rounds`.
-
-    Raises
-    ------
-    ValueError
-        If `progress` is none of True, False, None and "lines".
-    """
+    """Yield what `fedstat._progress.progress_bar` yields, for rounds `first` + 1 to `rounds`."""
     if progress not in (True, False, None, "lines"):
         raise ValueError(f'progress must be True, False, None or "lines", got {progress!r}.')
     if progress == "lines":

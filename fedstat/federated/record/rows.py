@@ -33,19 +33,7 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class Segment:
-    """A file of rows.
-
-    Attributes
-    ----------
-    folder : Path
-        The run's folder, or another one that holds files of a run.
-    name : str
-        The file's path in it.
-    sha256 : str
-        The hash of its content.
-    rows : int
-        Number of rows.
-    """
+    """A file of rows, at the path `name` in the folder of a run, or in another one that holds files of a run."""
 
     folder: Path
     name: str
@@ -63,10 +51,7 @@ class Segment:
     def read(self, dtypes: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return the rows; by default all columns as they are, else some with their types.
 
-        Raises
-        ------
-        ValueError
-            If the file is another one by now, or gone.
+        A file that is another one by now, or gone, raises a ValueError.
         """
         content = b""
         for left in reversed(range(_TRIES)):
@@ -101,18 +86,9 @@ class Segment:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A table of a run as it stands.
+    """A table of a run as it stands: the first rows in files, those of `tail` in memory.
 
-    Attributes
-    ----------
-    dtypes : mapping of str to dtype
-        Its columns.
-    segments : tuple of Segment
-        Its first rows.
-    tail : tuple of DataFrame
-        The rows that follow.
-    kept : mapping of (label, seed) to int, optional
-        The round that is kept of each run, where there is a rule for it; the table then has a column that marks it.
+    Where a rule keeps one round of each run, `kept` has it by (label, seed), and a column of the table marks it.
     """
 
     dtypes: Mapping[str, Any]
@@ -165,17 +141,10 @@ class Rows:
 
 
 class Growing:
-    """A table of a run to which every round adds rows.
+    """A table of a run, in the folder `name` in that of the run, to which every round adds rows.
 
-    Parameters
-    ----------
-    name : str
-        The table's folder in that of the run.
-    before : Rows
-        The rows to go on from.
-    aside : Path, optional
-        A folder, made when it is needed, for segments that no checkpoint holds yet; without it all new rows stay in
-        memory.
+    The folder `aside`, made when it is needed, takes segments that no checkpoint holds yet; without it all new rows
+    stay in memory.
     """
 
     def __init__(self, name: str, before: Rows, aside: Path | None) -> None:

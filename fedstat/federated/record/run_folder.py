@@ -100,13 +100,7 @@ def _remove_aside(path: Path) -> None:
 
 
 def check_free(path: Path, continued: Mapping[str, Any] | None) -> None:
-    """Refuse a folder with a run in it, unless that is the run to continue, whose configuration is `continued`.
-
-    Raises
-    ------
-    ValueError
-        If another run lies there.
-    """
+    """Refuse a folder with a run in it, unless that is the run to continue, whose configuration is `continued`."""
     saved = _saved_config(path)
     if saved is None:
         return
@@ -120,24 +114,11 @@ def check_free(path: Path, continued: Mapping[str, Any] | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """The content of a run's folder.
+    """The content of a run's folder; all by (label, seed) but configuration, tables, clients and plan.
 
-    Attributes
-    ----------
-    config : dict
-        The configuration in plain values.
-    tables : dict of Rows
-        "metrics" and "traffic".
-    clients : DataFrame
-        Who took part.
-    states, kept : dict of (label, seed) to State
-        States after the last round, and after the best one if early stopping keeps it.
-    records : dict of (label, seed) to dict of ndarray
-        The arrays that methods recorded.
-    plan : AnalysisPlan, optional
-        How the run is to be analysed.
-    predictions : dict of (label, seed) to Segment or callable
-        Files of predictions, or what makes the table of one when its turn comes to be written; empty if none are kept.
+    `tables` are "metrics" and "traffic", `states` those after the last round, `kept` those after the best one if early
+    stopping keeps it. `predictions`, empty if none are kept, are files, or what makes a table when its turn comes to be
+    written.
     """
 
     config: dict[str, Any]
@@ -159,12 +140,8 @@ class Saved:
 def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, tuple[Segment, ...]]:
     """Replace the content of `path` by a run, and return the files of its tables; the caller keeps others away.
 
-    `who` is the file of the clients, if they have been written before.
-
-    Raises
-    ------
-    OSError
-        If the run cannot be written; the message says what the folder then holds.
+    `who` is the file of the clients, if they have been written before. The OSError of a run that cannot be written says
+    what the folder then holds.
     """
     states = run.numbered
     tensors = {
