@@ -17,22 +17,10 @@ from fedstat.federated.method import Method, naming, returned
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """The two steps of a method in a phase, for a stack of clients or one alone.
+    """The two steps of a method in a phase, for a stack of clients, along the first axis, or for one alone.
 
-    Attributes
-    ----------
-    method : Method
-        The method.
-    phase : Phase
-        The phase.
-    when : str
-        When that takes place, in words.
-    context : Context
-        What the clients have at hand, (c, ...) if stacked.
-    stacked : bool
-        Whether clients lie along the first axis.
-    own : frozenset of str
-        The steps of local training that the method has of its own.
+    ``when`` says in words when the phase takes place; ``own`` are the steps of local training that the method has of
+    its own.
     """
 
     method: Method

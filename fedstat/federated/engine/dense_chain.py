@@ -29,19 +29,7 @@ Use = Callable[[int, Tensor, Tensor], None]
 
 @dataclass(frozen=True)
 class Layer:
-    """A dense layer, and the activation after it.
-
-    Attributes
-    ----------
-    weight : str
-        The leaf of the weights (outputs, inputs).
-    bias : str, optional
-        The leaf of the biases (outputs,).
-    outputs : int
-        Number of outputs.
-    activation : nn.ReLU or nn.Tanh, optional
-        The class of what follows; nothing by default.
-    """
+    """A dense layer, with leaves (outputs, inputs) and (outputs,), and the class of the activation after it, if any."""
 
     weight: str
     bias: str | None
@@ -56,15 +44,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Chain:
-    """Dense layers one after the other.
-
-    Attributes
-    ----------
-    layers : tuple of Layer
-        From the inputs to the outputs.
-    flatten : bool
-        Whether inputs may have several axes, which become one.
-    """
+    """Dense layers one after the other, from the inputs on; `flatten` tells that inputs may have several axes."""
 
     layers: tuple[Layer, ...]
     flatten: bool
@@ -152,12 +132,7 @@ class Chain:
 class Weights(NamedTuple):
     """A stack's leaves of a layer, in the shapes of batched products.
 
-    Attributes
-    ----------
-    weight, turned : Tensor, shapes (c, outputs, inputs) and (c, inputs, outputs)
-        The weights in one memory.
-    bias : Tensor, shape (c, 1, outputs), optional
-        The biases.
+    The weights (c, outputs, inputs), the same memory turned (c, inputs, outputs), and the biases (c, 1, outputs).
     """
 
     weight: Tensor

@@ -40,24 +40,9 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """The steps of one phase.
+    """The steps of one phase, which move the leaves `train`, each at its learning rate.
 
-    Attributes
-    ----------
-    chain : Chain
-        The network's layers.
-    learner : Learner
-        The network with one of the losses of `SLOPES`.
-    samples : StackedSamples
-        The training samples.
-    train : tuple of str
-        The leaves that move.
-    rates : sequence of float, mapping of leaf to float, or Tensor (c,)
-        The learning rate of every step.
-    training : Training
-        The optimiser, whose state starts anew, the penalty and the largest norm of a gradient.
-    between : Between, optional
-        What the method adds to gradients, and puts back after a step.
+    The learner's loss is one of `SLOPES`. The state of the optimiser starts anew.
     """
 
     chain: Chain
@@ -78,15 +63,8 @@ class Descent:
     def run(self, params: Params, first: np.ndarray, places: np.ndarray) -> Tensor:
         """Take all steps in place; return whose losses were all finite, (c,).
 
-        Parameters
-        ----------
-        params : dict of Tensor, each (c, ...)
-            Contiguous leaves.
-        first : ndarray of int, shape (c,)
-            Where each client's samples begin.
-        places : ndarray of int, shape (S, c, B)
-            Which samples each step uses, counted from there; -1 at padding, which ends a batch. A client's steps come
-            first, and those without any sample are none.
+        Leaves are (c, ...). A client's samples begin at `first` (c,); `places` (steps, c, B) are counted from there,
+        and -1 is padding, which ends a batch. A client's steps come first, and those without any sample are none.
         """
         taken = (places[..., 0] >= 0).sum(0)
         order = np.argsort(-taken, kind="stable")  # who has finished stands last in a block, beyond what steps touch

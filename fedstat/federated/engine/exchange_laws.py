@@ -25,13 +25,7 @@ from fedstat.federated.mechanisms import Mechanism, released
 
 
 def try_aggregator(aggregator: Aggregator) -> None:
-    """Check a rule by which a server combines changes on a few made-up ones.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
-    """
+    """Check a rule by which a server combines changes on a few made-up ones; raise `BrokenLaw`."""
     rng, fewest, device = np.random.default_rng(0), getattr(aggregator, "fewest", 1), torch.device("cpu")
     for m in {max(9, fewest), max(3, fewest)}:
         changes, order = torch.from_numpy(rng.normal(size=(m, 6))), torch.from_numpy(rng.permutation(m))
@@ -60,13 +54,7 @@ def _check_made(made: Any, shape: tuple[int, ...], must: str, of: str) -> None:
 
 
 def try_attack(attack: Attack) -> None:
-    """Check an attack on a few made-up changes and, if it poisons data, clients.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
-    """
+    """Check an attack on a few made-up changes and, if it poisons data, clients; raise `BrokenLaw`."""
     device, rng = torch.device("cpu"), np.random.default_rng(0)
     for who in ((1, 4, 5), (2,), range(6)):
         malicious = torch.tensor([k in who for k in range(6)])
@@ -104,15 +92,10 @@ def _try_poison(attack: Attack) -> None:
 
 
 def try_compression(compression: Compression, draws: int = 100) -> None:
-    """Check a codec on a few vectors, and what it declares of itself by the mean of some draws.
+    """Check a codec on a few vectors, and what it declares of itself by the mean of some draws; raise `BrokenLaw`.
 
     A mean is held against what is declared with five standard errors to spare: those of its own draws, or for a bias
     the declared ones. All draws have fixed keys, so that the outcome is always the same.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
     """
     device, unused = torch.device("cpu"), copy.deepcopy(compression)
     for place, x in enumerate(_vectors()):
@@ -169,13 +152,7 @@ def _check_declared(compression: Compression, x: np.ndarray, draws: int) -> None
 
 
 def try_attendance(attendance: Attendance, clients: int, seed: int = 0) -> None:
-    """Check an attendance in some rounds of K clients.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
-    """
+    """Check an attendance in some rounds of K clients; raise `BrokenLaw`."""
 
     def ask(t: int) -> np.ndarray:
         given = stream(seed, "participants", t), stream(seed, "attendance")
@@ -196,13 +173,7 @@ def try_attendance(attendance: Attendance, clients: int, seed: int = 0) -> None:
 
 
 def try_mechanism(mechanism: Mechanism) -> None:
-    """Check a mechanism of differential privacy on a few made-up changes, some of them as bad as can be.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
-    """
+    """Check a mechanism of differential privacy on a few made-up changes, some as bad as can be; raise `BrokenLaw`."""
     draws, device, far = np.random.default_rng(0), torch.device("cpu"), mechanism.clip * torch.ones(6).double()
 
     def outcome(changes: Tensor) -> Any:

@@ -293,18 +293,8 @@ def choose(
 ) -> Executor:
     """Return the executor that is wanted, or by default the one that the rule of this module takes.
 
-    Parameters
-    ----------
-    wanted : {"auto", "stacked", "per-client"}, Executor or RemoteExecutor
-        "auto" is per client on a CPU where the network has convolutions with much arithmetic, and stacked otherwise.
-    network : Network
-        What is trained.
-    x : Tensor, shape (N, ...)
-        Stored inputs of the shape that it takes.
-    batch_size : int
-        Samples of one step.
-    chunk : int, optional
-        Of `Stacked`.
+    "auto" is per client on a CPU where the network has convolutions with much arithmetic on stored inputs (N, ...), and
+    stacked otherwise; `chunk` is that of `Stacked`.
     """
     if not isinstance(wanted, str | RemoteExecutor):
         return wanted
@@ -326,13 +316,7 @@ def here(executor: Any) -> Any:
 
 
 def check_executor(value: Any) -> None:
-    """Refuse what is neither the name of an executor nor has its two verbs.
-
-    Raises
-    ------
-    ValueError
-        It names what was given and what would be right.
-    """
+    """Refuse what is neither the name of an executor nor has its two verbs."""
     verbs = all(callable(getattr(value, verb, None)) for verb in ("train", "evaluate")) and hasattr(value, "together")
     fits = (verbs or isinstance(value, RemoteExecutor)) and not isinstance(value, type)
     if not (value in NAMES if isinstance(value, str) else fits):
@@ -381,16 +365,10 @@ def stack(leaves: list[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one sample's forward pass.
+    """The cost of one sample's forward pass: operations of dense and convolutional layers, and bytes that it keeps.
 
-    Attributes
-    ----------
-    flops : int
-        Floating-point operations of dense and convolutional layers.
-    activations : int
-        Bytes kept for the backward pass.
-    weights : int
-        Bytes kept once per client, for any number of samples: weights made of parts, or rounded to bfloat16.
+    ``activations`` are kept for the backward pass; ``weights`` once per client, for any number of samples: those made
+    of parts, or rounded to bfloat16.
     """
 
     flops: int
@@ -436,18 +414,8 @@ def _counted(network: Network, x: Tensor) -> tuple[int, int]:
 def chunk_size(held: int, network: Network, x: Tensor, batch_size: int, *, blocks: bool = False) -> int:
     """Return how many clients train at once: as many as the chunk's bytes hold, and on a CPU no more than pays.
 
-    Parameters
-    ----------
-    held : int
-        Bytes of one client's leaves.
-    network : Network
-        The network that is trained.
-    x : Tensor, shape (N, ...)
-        Stored inputs, of the shape that the network takes.
-    batch_size : int
-        Number of samples of one step.
-    blocks : bool
-        Whether a chunk is worked off in blocks that fit the cache, so that it may be as large as the memory allows.
+    A client's leaves fill `held` bytes; `x` are stored inputs (N, ...). A chunk that is worked off in `blocks`, which
+    fit the cache, may be as large as the memory allows.
     """
     models = max(1, round(held / network.bytes))  # a client of some methods holds several models
     one = cost(network, x)

@@ -25,16 +25,9 @@ from fedstat.federated.metrics import Metric
 
 
 class BrokenLaw(Exception):
-    """Raised where a part breaks a law.
+    """Raised where a part breaks a law; `what` says what is wrong, and the remedy, as a sentence about "it".
 
-    Parameters
-    ----------
-    law : str
-        The law's name.
-    what : str
-        What is wrong, and the remedy, as a sentence about "it".
-    only : {"per-client", "stacked"}, optional
-        The executor under which the part keeps the law nevertheless.
+    ``only`` is the executor under which the part keeps the law nevertheless, if there is one.
     """
 
     def __init__(self, law: str, what: str, only: ExecutorName | None = None) -> None:
@@ -47,21 +40,8 @@ def try_loss(
 ) -> None:
     """Check that a loss is a number for each sample, with gradients; and, for stacks, of that sample alone.
 
-    Parameters
-    ----------
-    loss : callable
-        Maps outputs (B, Q) and targets (B,) to losses (B,).
-    outputs, y : Tensor, shapes (B, Q) and (B,)
-        What to try it on.
-    others : tuple of Tensor, optional
-        More outputs and targets, on which it need not be finite.
-    tolerance : float
-        The share of the largest loss by which two ways of computing may differ.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
+    It is tried on outputs (B, Q) and targets (B,), and on `others`, where it need not be finite. `tolerance` is the
+    share of the largest loss by which two ways of computing may differ. The first law that it breaks is raised.
     """
     tried = [(outputs, y)] + ([others] if others is not None else [])
     h, given = outputs.clone().requires_grad_(), y.clone()
@@ -126,21 +106,8 @@ def _check_losses(values: Any, outputs: Tensor, y: Tensor) -> None:
 def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params], tolerance: float = 1e-8) -> None:
     """Check the steps of an optimiser for one client; and, for stacks, that no client sees another.
 
-    Parameters
-    ----------
-    optimizer : Optimizer
-        The optimiser.
-    params : dict of Tensor, each (2, ...)
-        The leaves of two clients.
-    grads : sequence of dict of Tensor, each (2, ...)
-        Their gradients, step by step.
-    tolerance : float
-        The share of the largest weight by which two ways of computing may differ.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
+    Leaves and gradients, step by step, are those of two clients, (2, ...). `tolerance` is the share of the largest
+    weight by which two ways of computing may differ. The first law that it breaks is raised.
     """
     device = next(iter(params.values())).device
     before = generators(device)
@@ -218,19 +185,7 @@ def _moved(optimizer: Optimizer, params: Params, grads: Sequence[Params]) -> Par
 def try_metric(metric: Metric, outputs: Tensor, y: Tensor, tolerance: float = 1e-8) -> float:
     """Check that a metric is a number that depends on no order of samples and changes nothing; return it.
 
-    Parameters
-    ----------
-    metric : callable
-        Maps outputs (n, Q) and targets (n,) to a number.
-    outputs, y : Tensor, shapes (n, Q) and (n,)
-        What to try it on.
-    tolerance : float
-        The share of the number by which two ways of computing may differ.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
+    Outputs are (n, Q), targets (n,); `tolerance` is the share of the number by which two ways of computing may differ.
     """
     given = outputs.clone(), y.clone()
     value, again, turned = (
@@ -253,20 +208,7 @@ def _number(value: Any) -> float:
 
 
 def try_schedule(schedule: Schedule, places: Iterable[tuple[int, int]]) -> None:
-    """Check that a schedule gives finite factors, not negative, and the same whenever it is asked.
-
-    Parameters
-    ----------
-    schedule : callable
-        ``schedule(round, step)``.
-    places : iterable of pairs of int
-        Rounds and steps.
-
-    Raises
-    ------
-    BrokenLaw
-        For the first law that it breaks.
-    """
+    """Check that a schedule's factors, at `places` of round and step, are finite, not negative, and always the same."""
     places = list(places)
     factors = [called("schedule", schedule, *place) for place in places]
     for (t, s), factor in zip(places, factors, strict=True):
@@ -298,19 +240,9 @@ def first_line(error: Exception) -> str:
 
 
 def check_statistics(network: Network, models: Mapping[str, Params]) -> None:
-    """Check that the running statistics of batch norm in offered models have moved from where they began.
+    """Check that the running statistics of batch norm in offered models (m, ...) have moved from where they began.
 
-    Parameters
-    ----------
-    network : Network
-        The network, as it was before training.
-    models : mapping of str to dict of Tensor, each (m, ...)
-        The leaves of the models, by the name of the estimand, after training.
-
-    Raises
-    ------
-    BrokenLaw
-        If a model has the initial ones.
+    `network` is as it was before training, `models` by the name of the estimand.
     """
     initial = network.initial()
     for estimand, params in models.items():

@@ -72,12 +72,8 @@ def rehearse_parts(
 ) -> ExecutorName:
     """Try the losses, optimisers and schedules that are not fedstat's own; return the executor that serves them.
 
-    Servers' optimisers, aggregators and compressions are among these, and the attack.
-
-    Raises
-    ------
-    ValueError
-        If one is wrong under every executor, or under the one asked for. It names the part, the law and a remedy.
+    Servers' optimisers, aggregators and compressions are among these, and the attack. A ``ValueError`` names the part,
+    the law and a remedy, if one is wrong under every executor, or under the one asked for.
     """
     with aside(replicate.network.device):
         for training in {id(one): one for one in trainings}.values():
@@ -104,13 +100,7 @@ def rehearse_parts(
 
 
 def rehearse_attendance(attendance: Attendance, replicates: Iterable[Replicate]) -> None:
-    """Try an attendance on the clients of every seed; fedstat's own may not fit them either.
-
-    Raises
-    ------
-    ValueError
-        If it breaks a law, or says that it does not fit.
-    """
+    """Try an attendance on the clients of every seed; fedstat's own may not fit them either."""
     if isinstance(attendance, type):
         share_of_clients(attendance)  # which it is not
     with aside(torch.device("cpu")):
@@ -123,11 +113,6 @@ def rehearse_metrics(metrics: Mapping[str, Metric], replicate: Replicate) -> Non
     """Try the metrics that are not fedstat's own, on the samples of clients as the run measures them.
 
     A metric may fail at some clients, as where there is one class: it is refused if it fails at all that are tried.
-
-    Raises
-    ------
-    ValueError
-        It names the metric, the law and a remedy.
     """
     samples, network = replicate.clients.all_splits[replicate.split], replicate.network
     largest = np.argsort(-samples.n, kind="stable")[:_CLIENTS]
@@ -150,10 +135,7 @@ def rehearse_method(
 ) -> ExecutorName:
     """Play rounds of a method that is not fedstat's own; return the executor that serves it.
 
-    Raises
-    ------
-    ValueError
-        If a step fails, draws random numbers, remembers, or disagrees under the executor asked for.
+    A ``ValueError`` tells of a step that fails, draws random numbers, remembers, or disagrees under `executor`.
     """
     chosen = np.argsort(-replicate.clients.train.n, kind="stable")
     chosen = np.resize(chosen, max(2, method.fewest))

@@ -88,15 +88,7 @@ class RayExecutor:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The work of a built-in executor, done by Ray's tasks.
-
-    Parameters
-    ----------
-    local : Stacked or PerClient
-        The built-in executor.
-    gpus : float
-        GPUs that a task reserves where the run's device is one.
-    """
+    """The work of a built-in executor, done by tasks of Ray, each of which reserves so many GPUs on a GPU."""
 
     local: Stacked | PerClient
     gpus: float = 1.0
@@ -161,13 +153,7 @@ class Tasks:
         return min(sizes, key=lambda size: (ceil(ceil(count / size) / workers) * size, size))
 
     def options(self, device: torch.device) -> dict[str, Any]:
-        """Return what a task reserves.
-
-        Raises
-        ------
-        ValueError
-            If no machine of the cluster has as much, since the task would wait forever.
-        """
+        """Return what a task reserves; refuse what no machine of the cluster has, as the task would wait forever."""
         cores = torch.get_num_threads() if self.local.together else 1
         gpus = self.gpus if device.type == "cuda" else 0
         if not _fits(connected().get_runtime_context().get_worker_id(), cores, gpus):

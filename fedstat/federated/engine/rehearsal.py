@@ -89,19 +89,7 @@ def tolerance(network: Network) -> float:
 def outputs_of(network: Network, samples: Samples, name: str = "the network") -> int:
     """Return the number of outputs that the network has for each sample, found by a trial call.
 
-    Parameters
-    ----------
-    network : Network
-        The network to train.
-    samples : Samples
-        The clients' training samples.
-    name : str
-        The name of the network in messages.
-
-    Raises
-    ------
-    ValueError
-        If the network does not take such samples, or returns anything but (B, outputs).
+    A network that does not take such samples, or returns anything but (B, outputs), is refused under its `name`.
     """
     shape = samples.x.shape[1:]
     with aside(network.device):
@@ -127,27 +115,8 @@ def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto"
     backward pass on a copy of the module. Gradients, outputs and running statistics must agree. Besides, a call must
     repeat itself, draw no random numbers, write to nothing but running statistics, and in evaluation mode treat each
     sample as if it were alone. The module and all generators stay as they are. A chain of torch's own dense layers
-    needs no trial.
-
-    Parameters
-    ----------
-    network : Network
-        The network to train, its weights not yet made of parts.
-    samples : Samples
-        The clients' training samples.
-    executor : {"auto", "stacked", "per-client"}
-        How clients train.
-
-    Returns
-    -------
-    str
-        `executor`; or "per-client" for "auto", if the network is right client by client and wrong in a stack.
-
-    Raises
-    ------
-    ValueError
-        If no executor, or not the one asked for, trains the network as torch would. The message names the layer, leaf
-        or buffer as far as it can be found.
+    needs no trial. The weights of the network are not yet made of parts. A ``ValueError`` names the layer, leaf or
+    buffer as far as it can be found.
     """
     if chain_of(network) is not None and not _has_any_global_hook():
         return executor
@@ -168,13 +137,7 @@ def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto"
 
 
 def only_under(only: ExecutorName, fault: str, executor: ExecutorName) -> ExecutorName:
-    """Return the executor `only`, for what has this fault under the other one.
-
-    Raises
-    ------
-    Refused
-        If the other one is asked for.
-    """
+    """Return the executor `only`, for what has this fault under the other one; refuse the other one."""
     if executor in ("auto", only):
         return only
     right = "Client by client it is right" if only == "per-client" else "In a stack it is right"

@@ -41,35 +41,12 @@ def train(
     moves: Params | None = None,
     purpose: str = "batches",
 ) -> Params:
-    """Train each row of `start` on its job's samples for one round.
+    """Train each row of `start` (J, ...), which stays unchanged, on its job's samples for one round.
 
-    Parameters
-    ----------
-    route : Route
-        The method, the network with its loss, settings and samples; and what does the work, on which the result does
-        not depend (up to rounding).
-    start : dict of Tensor, each (J, ...)
-        Received leaves, one row per job; left unchanged.
-    jobs : sequence of Job, length J
-        Data row and random key of each row.
-    round : int
-        Part of the key of the batch orders.
-    phases : tuple of Phase, optional
-        By default the method's.
-    moves : dict of Tensor of bool, each broadcastable to (J, ...), optional
-        Where false an element stays as it is.
-    purpose : str
-        Part of the key of the batch orders: rounds, or something beside them.
-
-    Returns
-    -------
-    dict of Tensor, each (J, ...)
-        Trained leaves, and what the method's ``finish`` added.
-
-    Raises
-    ------
-    FloatingPointError
-        If a loss, weights or running statistics became infinite or NaN; client, round and learning rate are named.
+    Returned are the trained leaves, and what the method's ``finish`` added; up to rounding they do not depend on what
+    does the work. `round` and `purpose`, rounds or something beside them, are parts of the key of the batch orders;
+    phases are the method's by default. Where `moves`, broadcastable to (J, ...), is false an element stays as it is. If
+    a loss, weights or statistics became infinite or NaN, a ``FloatingPointError`` names client, round and rate.
     """
     method, size, network = route.method, route.training.batch_size, route.learner.network
     phases = phases_of(route, round) if phases is None else phases
@@ -94,18 +71,9 @@ def phases_of(route: Route, round: int) -> tuple[Phase, ...]:
 
 @dataclass(frozen=True, eq=False)
 class LocalTraining:
-    """The local training of one round, for whichever clients an executor hands it.
+    """The local training of one round, negative before the first, for whichever clients an executor hands it.
 
-    Attributes
-    ----------
-    route : Route
-        What trains, and how.
-    orders : BatchOrders
-        Which samples each step uses.
-    round : int
-        Rounds completed; negative before the first.
-    phases : tuple of Phase
-        What trains, one after the other.
+    ``orders`` say which samples each step uses; phases train one after the other.
     """
 
     route: Route
@@ -412,22 +380,9 @@ def _all_finite(leaf: Tensor) -> Tensor:
 
 @torch.no_grad()
 def moments(network: Network, samples: StackedSamples, params: Params, jobs: Sequence[Job]) -> Params:
-    """Running statistics of batch norm from one pass over all of each job's training samples, without dropout.
+    """Running statistics of batch norm (J, ...) from one pass over all of each job's training samples, without dropout.
 
-    Parameters
-    ----------
-    network : Network
-        Supplies the statistics' names; without batch norm nothing is returned.
-    samples : StackedSamples
-        The training samples.
-    params : dict of Tensor, each (J, ...)
-        Leaves of each row.
-    jobs : sequence of Job, length J
-        Data row of each row.
-
-    Returns
-    -------
-    dict of Tensor, each (J, ...)
+    `params` are the leaves (J, ...) of the jobs; without batch norm nothing is returned.
     """
     norms = [layer for layer in network.module.modules() if isinstance(layer, MaskedBatchNorm)]
     before = [layer.momentum for layer in norms]
