@@ -7,19 +7,20 @@ from typer.testing import CliRunner
 
 import fedstat as fs
 from fedstat.cli import app
-from fedstat.experiment import read, run
+from fedstat.experiment import run
+from fedstat.experiment.parsing import parse
 from fedstat.inference import compare
+from tests.support.experiments import changed
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("choices")
-    (place / "e.toml").write_text(
-        'seed = [0, 1, 2]\nrounds = 6\n[data]\nname = "digits"\n[partition]\nkind = "iid"\nclients = 3\n'
-        '[model]\nname = "mlp"\nwidths = [4]\n[method.Local]\n[method.FedAvg]\n[training]\nlr = 0.1\n'
-        '[evaluation]\nlast = 2\ncontrol = "Local"\nmargin = 0.02\npredictions = true\n'
-    )
-    run(read(place / "e.toml"), place / "out", progress=False)
+    experiment = changed(
+        seed=[0, 1, 2], rounds=6, partition__clients=3, model__widths=[4], method={"Local": {}, "FedAvg": {}},
+        evaluation={"last": 2, "control": "Local", "margin": 0.02, "predictions": True},
+    )  # fmt: skip
+    run(parse(experiment, place), place / "out", progress=False)
     return place / "out"
 
 
