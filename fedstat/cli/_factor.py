@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedstat.cli._factor_told import Analysis, as_text, as_values, bootstrapped, counted, plot_scree, write_scores
-from fedstat.inference.formatting import first_of
+from fedstat.cli._factor_told import Analysis, as_text, as_values, bootstrapped, plot_scree, write_scores
+from fedstat.inference.formatting import counted, first_of
 
 if TYPE_CHECKING:
     import numpy as np

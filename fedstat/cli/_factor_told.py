@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedstat.inference.formatting import first_of, p_value
+from fedstat.inference.formatting import counted, first_of, p_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -262,7 +262,3 @@ def plot_scree(found: Analysis, path: Path) -> None:
         scree_plot(found.fit.eigenvalues_, *found.rules, extracted=found.fit.n_factors_, ax=axes)
         figure.savefig(temporary, dpi=300)
         plt.close(figure)
-
-
-def counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

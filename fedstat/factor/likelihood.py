@@ -14,8 +14,8 @@ from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums
 from fedstat.factor.correlation import squared_multiple_correlations
 from fedstat.factor.diagnostics import bartlett
-from fedstat.factor.retention import counted, ledermann_bound
-from fedstat.inference import p_value
+from fedstat.factor.retention import ledermann_bound
+from fedstat.inference.formatting import counted, p_value
 
 #: The least uniqueness, as in R's factanal; a variable that ends here is a Heywood case.
 _LEAST = 0.005
@@ -72,7 +72,7 @@ class FitTests:
 
     def __str__(self) -> str:
         lines = [
-            f"Maximum likelihood, {counted(self.n_factors)}: chi square "
+            f"Maximum likelihood, {counted(self.n_factors, 'factor')}: chi square "
             f"{self.statistic:.2f} with {self.degrees_of_freedom} degrees of freedom, p-value {p_value(self.p)}",
             f"RMSEA {self.rmsea:.3f} (90% interval {self.rmsea_low:.3f} to {self.rmsea_high:.3f}), "
             f"TLI {self.tli:.3f}, CFI {self.cfi:.3f}",

@@ -19,9 +19,10 @@ from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums, principal_components_loadings
 from fedstat.factor.correlation import check_correlation, largest_correlations, reduced, squared_multiple_correlations
 from fedstat.factor.moments import Moments
-from fedstat.factor.retention import contribution_rule, counted, ledermann_bound
+from fedstat.factor.retention import contribution_rule, ledermann_bound
 from fedstat.factor.scores import factor_scores
 from fedstat.factor.solver import AT_BOUND, Solution, lanczos, newton, plain
+from fedstat.inference.formatting import counted
 
 Start = Literal["smc", "largest", "components"]
 Solver = Literal["auto", "newton", "lanczos", "plain", "cuda"]
@@ -326,7 +327,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 ConstantColumnWarning,
                 stacklevel=4,
             )
-        what = counted(self.n_factors_)
+        what = counted(self.n_factors_, "factor")
         if not self.converged_:
             warnings.warn(
                 f"principal-axis factoring with {what} has not converged in {self.n_iter_} steps "

@@ -16,6 +16,7 @@ from fedstat._random import stream
 from fedstat._threads import one_thread
 from fedstat.factor.correlation import check_correlation, reduced, squared_multiple_correlations
 from fedstat.factor.solver import newton
+from fedstat.inference.formatting import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +73,7 @@ class Retention:
     first: int = 1
 
     def __str__(self) -> str:
-        return f"{self.rule}: {counted(self.n_factors)} ({self.note})"
+        return f"{self.rule}: {counted(self.n_factors, 'factor')} ({self.note})"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw `observed` and `reference` against the number of factors, and mark `n_factors`.
@@ -85,7 +86,7 @@ class Retention:
         ax.plot(m[shown], self.observed[shown], **_points(shown.sum()), label="observed")
         ax.plot(m[shown], self.reference[shown], **_DASHED, label=self.against)
         height = self.observed[max(0, self.n_factors - self.first)]
-        ax.plot(self.n_factors, height, "s", **_HOLLOW, label=f"{self.rule}: {counted(self.n_factors)}")
+        ax.plot(self.n_factors, height, "s", **_HOLLOW, label=f"{self.rule}: {counted(self.n_factors, 'factor')}")
         ax.set(xlabel="number of factors", ylabel=self.quantity)
         ax.locator_params(axis="x", integer=True)
         ax.legend(frameon=False)
@@ -509,9 +510,10 @@ def scree_plot(
             ax.plot(m[: len(chance)], chance, **_DASHED, label=rule.against)
     for marker, n in zip(cycle("sD^v"), sorted({rule.n_factors for rule in rules}), strict=False):
         names = ",\n".join(rule.rule for rule in rules if rule.n_factors == n)
-        ax.plot(n, values[max(0, n - 1)], marker, **_HOLLOW, label=f"{counted(n)}: {names}")
+        ax.plot(n, values[max(0, n - 1)], marker, **_HOLLOW, label=f"{counted(n, 'factor')}: {names}")
     if extracted is not None:
-        ax.axvline(extracted + 0.5, color="0.6", linewidth=0.8, zorder=0, label=f"{counted(extracted)} extracted")
+        label = f"{counted(extracted, 'factor')} extracted"
+        ax.axvline(extracted + 0.5, color="0.6", linewidth=0.8, zorder=0, label=label)
     if values[0] > 50:
         ax.set_yscale("log")
         ax.set_ylim(bottom=max(0.01, 0.8 * values[shown - 1]))
@@ -525,11 +527,6 @@ def scree_plot(
 
 def _descending(eigenvalues: np.ndarray) -> np.ndarray:
     return np.sort(array("eigenvalues", eigenvalues, ("variables",)))[::-1]
-
-
-def counted(m: int) -> str:
-    """Say how many factors."""
-    return "1 factor" if m == 1 else f"{m} factors"
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -21,7 +21,7 @@ from fedstat._files import check_writable
 from fedstat._in_words import attacked, part
 from fedstat.inference import AnalysisPlan, Assessment, Comparison, assess, compare, read_results
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
-from fedstat.inference.formatting import listed
+from fedstat.inference.formatting import counted, listed
 from fedstat.inference.predictions.printing import tables
 from fedstat.inference.predictions.table import NEW_CLIENTS
 from fedstat.inference.reading.cost_so_far import with_bytes
@@ -189,8 +189,8 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Asses
     done = (
         f"{held} clients hold {samples} training samples.{held_out(sources[0])} {listed(methods)} "
         f"{'were' if len(methods) > 1 else 'was'} "
-        f"trained for {config['rounds']} rounds{'' if share == 1 else f', {drawn}'} under each of {seeds} "
-        f"seed{'s' * (seeds > 1)}, with fedstat {__version__}. {network_of(sources[0])} {_tuned(sources[0])} "
+        f"trained for {config['rounds']} rounds{'' if share == 1 else f', {drawn}'} under each of "
+        f"{counted(seeds, 'seed')}, with fedstat {__version__}. {network_of(sources[0])} {_tuned(sources[0])} "
     )
     measure, _, reported = comparison.estimand.rstrip(".").partition("; ")
     done += f"{'Methods are compared by' if reported else 'What is measured is'} the {measure}"
@@ -295,8 +295,7 @@ def _tables(comparison: Comparison, names: list[str] | None, sources: Sequence[S
         if (here := source.environment) is not None:
             packages = ", ".join(f"{name} {version}" for name, version in here["packages"].items())
             revision = f", revision {here['revision']}" if here.get("revision") else ""
-            threads = f"{here['threads']} thread{'s' * (here['threads'] != 1)}"
-            machine = f"{here['system']}, {here['device']}, {threads}"
+            machine = f"{here['system']}, {here['device']}, {counted(here['threads'], 'thread')}"
             environments.append([source.name, f"Python {here['python']}, {packages}{revision}", machine])
     differences = joined(differences_table(comparison, _ROWS)) if len(comparison.differences) else None
     return {
