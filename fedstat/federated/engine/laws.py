@@ -182,10 +182,10 @@ def _moved(optimizer: Optimizer, params: Params, grads: Sequence[Params]) -> Par
     return params
 
 
-def try_metric(metric: Metric, outputs: Tensor, y: Tensor, tolerance: float = 1e-8) -> float:
+def try_metric(metric: Metric, outputs: Tensor, y: Tensor) -> float:
     """Check that a metric is a number that depends on no order of samples and changes nothing; return it.
 
-    Outputs are (n, Q), targets (n,); `tolerance` is the share of the number by which two ways of computing may differ.
+    Outputs are (n, Q), targets (n,).
     """
     given = outputs.clone(), y.clone()
     value, again, turned = (
@@ -194,7 +194,7 @@ def try_metric(metric: Metric, outputs: Tensor, y: Tensor, tolerance: float = 1e
     if not same(given[0], outputs) or not same(given[1], y):
         raise BrokenLaw("untouched", "it must not write to outputs or targets.")
     for law, other, what in (("repeat", again, "number of the call"), ("order", turned, "order of samples")):
-        if np.isfinite(value) and not abs(other - value) <= tolerance * max(1, abs(value)):
+        if np.isfinite(value) and not abs(other - value) <= 1e-8 * max(1, abs(value)):
             raise BrokenLaw(law, f"it must not depend on the {what}, and differs by {abs(other - value):.3g}.")
     return value
 
