@@ -247,12 +247,7 @@ def parallel_analysis(
     rng = stream(seed, "parallel analysis")
     with one_thread(p):
         null = np.stack([_null_eigenvalues(p, int(rows), rng) for _ in range(simulations)])
-    reference = np.quantile(null, quantile, axis=0)
-    retained = values > reference * (1 + _ROUNDING)
-    m = p if retained.all() else int(np.argmin(retained))
-    against, note = _simulated(rows, simulations, quantile, seed)
-    note = f"{_closest(values, reference, m)}; {note}"
-    return Retention("parallel analysis (of components)", m, values, reference, _EIGENVALUE, against, note)
+    return _above_chance("parallel analysis (of components)", _EIGENVALUE, values, null, rows, quantile, seed)
 
 
 def factor_parallel_analysis(
@@ -321,14 +316,8 @@ def factor_parallel_analysis(
         for _ in range(simulations):
             t = _null_factor(p, int(rows), rng)
             null.append(_reduced_eigenvalues(t @ t.T, of))
-    reference = np.quantile(null, quantile, axis=0)
-    # an eigenvalue that is not positive belongs to no factor
-    retained = (values > reference + _ROUNDING) & (values > _ROUNDING)
-    m = p if retained.all() else int(np.argmin(retained))
-    against, note = _simulated(rows, simulations, quantile, seed)
-    note = f"{_closest(values, reference, m)}; {note}"
     name = "parallel analysis (of factors)" if communalities == "smc" else "parallel analysis (of factors, as in psych)"
-    return Retention(name, m, values, reference, _REDUCED, against, note)
+    return _above_chance(name, _REDUCED, values, np.stack(null), rows, quantile, seed)
 
 
 def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
@@ -338,18 +327,24 @@ def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
     number("quantile", quantile, "(0, 1)")
 
 
+def _above_chance(
+    rule: str, quantity: str, values: np.ndarray, null: np.ndarray, rows: float, quantile: float, seed: int
+) -> Retention:
+    """Retain the eigenvalues before the first that chance explains; `null` has those of each simulation in a row."""
+    reference = np.quantile(null, quantile, axis=0)
+    # an eigenvalue that is not positive belongs to no factor
+    retained = values > np.maximum(reference, 0) * (1 + _ROUNDING) + _ROUNDING
+    m = len(values) if retained.all() else int(np.argmin(retained))
+    share = f"{100 * quantile:g}% quantile"
+    drawn = f"{share} of {len(null)} simulations of {rows:.0f} independent rows, seed {seed}"
+    note = f"{_closest(values, reference, m)}; {drawn}"
+    return Retention(rule, m, values, reference, quantity, f"{share} for independent data", note)
+
+
 def _closest(values: np.ndarray, reference: np.ndarray, m: int) -> str:
     """Name the nearer of the last eigenvalue kept and the next."""
     j = min(range(max(0, m - 1), min(m + 1, len(values))), key=lambda k: abs(values[k] - reference[k]))
     return f"closest: eigenvalue {j + 1}, {values[j]:.3f} against {reference[j]:.3f}"
-
-
-def _simulated(rows: float, simulations: int, quantile: float, seed: int) -> tuple[str, str]:
-    """Say what the reference is, and how it was simulated."""
-    share = f"{100 * quantile:g}% quantile"
-    return f"{share} for independent data", (
-        f"{share} of {simulations} simulations of {rows:.0f} independent rows, seed {seed}"
-    )
 
 
 def _null_factor(p: int, rows: int, rng: np.random.Generator) -> np.ndarray:
