@@ -15,7 +15,7 @@ from fedstat._checks import number, whole
 from fedstat._random import stream
 from fedstat.federated.attendance import Attended, Poisson, attended_by
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.mechanisms import Mechanism, released
+from fedstat.federated.mechanisms import Mechanism, check_mechanism, released
 from fedstat.federated.replicate import participants
 
 #: How far beyond the clipping norm the canary goes, and coordinates of its change.
@@ -121,10 +121,7 @@ def audit(
     >>> bool(fs.privacy.audit(Weak(clip=5.0, noise=4.0), clients=5, rounds=1).lower > claimed.epsilon)
     True
     """
-    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
-        raise ValueError(
-            f"mechanism must be one such as fs.mechanisms.Gaussian(clip=1.0, noise=1.0), got {mechanism!r}."
-        )
+    check_mechanism(mechanism, "uniform", aggregator=None, compression=None)
     clients, rounds, trials = whole("clients", clients, 1), whole("rounds", rounds, 1), whole("trials", trials, 4)
     delta = stated(delta, clients)
     alpha = 1 - number("confidence", confidence, "(0, 1)")
