@@ -107,10 +107,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from fedstat._random import SEEDS
 from fedstat.experiment.dealing import Counted, Dealing
 from fedstat.federated import Patience, Training
 from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
+from fedstat.federated.plan import seeds_of
 from fedstat.inference import AnalysisPlan
 
 __all__ = ["to_table"]  # what `help` shows beside the keys: of dataclasses it would list all that Python adds to them
@@ -251,10 +251,7 @@ class General:
 
     def __post_init__(self) -> None:
         """Check that seeds differ, and fit."""
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seed must hold different numbers, got {list(self.seeds)}.")
-        if max(self.seeds) >= SEEDS:
-            raise ValueError(f"seed must lie in 0..2^63 - 1, so that tables can hold it, got {max(self.seeds)}.")
+        seeds_of(list(self.seeds))
         object.__setattr__(self, "vary", check_vary(self.vary))
         if "data" in self.vary:
             raise ValueError(

@@ -36,7 +36,7 @@ def written(folder, table):
         ({"rounds": 0}, r"^rounds must be greater than or equal to 1, got 0\.$"),
         ({"rounds": True}, r"^rounds must be a whole number, got true\.$"),
         ({"round": 3}, r"^there is no key round \(did you mean rounds\?\); the file may hold .*seed.*$"),
-        ({"seed": [1, 1]}, r"^seed must hold different numbers, got \[1, 1\]\.$"),
+        ({"seed": [1, 1]}, r"^seed must be one or several different non-negative integers, got \[1, 1\]\.$"),
         ({"seed": -1}, r"^seed must be greater than or equal to 0 or a list, got -1\.$"),
         ({"seed": []}, r"^seed must be a whole number or a list that is not empty, got \[\]\.$"),
         ({"participation": 2}, r"^participation must be a number in \(0, 1\], got 2\.0\.$"),
