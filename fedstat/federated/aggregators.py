@@ -20,18 +20,19 @@ class Aggregator(Protocol):
     """The contract of a rule: settings as fields, and one function of the participants' changes.
 
     A rule with a smallest number of participants has it as the attribute ``fewest``. What it returns must not depend
-    on the participants' order; ``fedstat.testing.check_aggregator`` checks that. Running statistics of batch norm are
-    not shown to it: under any rule they come to their medians. Rules that are frozen dataclasses are saved with a run's
-    configuration whole, others by their names.
+    on the participants' order; ``fedstat.testing.check_aggregator`` checks that. To the rules of `fs.aggregators` a
+    change that is not finite counts as none. Running statistics of batch norm are not shown to a rule: under any they
+    come to their medians. Rules that are frozen dataclasses are saved with a run's configuration whole, others by their
+    names.
 
     Examples
     --------
     >>> from dataclasses import dataclass
-    >>> import fedstat as fs
+    >>> import torch, fedstat as fs
     >>> @dataclass(frozen=True)
     ... class Smallest:
     ...     def __call__(self, changes, weight):
-    ...         return changes[changes.square().sum(1).argmin()]
+    ...         return changes[changes.norm(dim=1).nan_to_num(torch.inf).argmin()]
     >>> fs.testing.check_aggregator(Smallest())
     >>> fs.FedAvg(aggregator=Smallest()).aggregator
     Smallest()
@@ -56,7 +57,7 @@ class Median:
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
         """Return the medians; between two middle values their mean."""
         middle = (len(changes) - 1) // 2, len(changes) // 2
-        return changes.sort(0).values[[*middle]].mean(0)
+        return _finite(changes).sort(0).values[[*middle]].mean(0)
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class TrimmedMean:
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
         """Return the means of what is left, of all participants alike."""
         out = int(self.share * len(changes))
-        return changes.sort(0).values[out : len(changes) - out].mean(0)
+        return _finite(changes).sort(0).values[out : len(changes) - out].mean(0)
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class GeometricMedian:
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
         """Return the median, searched from the medians of coordinates on: from afar steps would be many."""
+        changes = _finite(changes)
         point = Median()(changes, weight)
         for _ in range(self.steps):
             near = weight / (changes - point).norm(dim=1).clamp(min=self.smoothing)
@@ -164,6 +166,7 @@ class Krum:
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
         """Return the mean of the changes with the smallest scores."""
+        changes = _finite(changes)
         return changes[_ranked(_squares(changes), self.f)[: self.kept]].mean(0)
 
 
@@ -197,6 +200,7 @@ class Bulyan:
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
         """Return each coordinate's mean over the m - 4 f chosen values that are nearest to their median."""
+        changes = _finite(changes)
         distances, left, chosen = _squares(changes), list(range(len(changes))), list[int]()
         for _ in range(len(changes) - 2 * self.f):
             chosen.append(left.pop(_ranked(distances[left][:, left], self.f)[0]))
@@ -229,6 +233,7 @@ class ClippedMean:
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
         """Return the mean."""
+        changes = _finite(changes)
         norms = changes.norm(dim=1)
         return (weight * self.most / norms.clamp(min=self.most)) @ changes
 
@@ -299,6 +304,11 @@ def changed(update: Update, masks: Params, changes: Tensor, where: Tensor | None
         moved = update.start[n][:, mask] + change.to(end[n].dtype)
         end[n][:, mask] = moved.where(some, end[n][:, mask])
     return replace(update, end=update.end | end)
+
+
+def _finite(changes: Tensor) -> Tensor:
+    """Return changes (m, d) with zeros in the place of each that is not finite."""
+    return changes.where(changes.isfinite().all(1, keepdim=True), 0)
 
 
 def _squares(points: Tensor) -> Tensor:

@@ -98,6 +98,7 @@ def check_aggregator(aggregator: Aggregator) -> None:
     ``repeat``     it is the same whenever it is asked for: nothing is drawn
     ``order``      it does not depend on the order of the participants
     ``still``      where no participant moves, the server does not
+    ``absent``     if it withstands one change of any size, then also one that is not finite
     =============  ===================================================================================================
 
     Parameters

@@ -42,6 +42,17 @@ def try_aggregator(aggregator: Aggregator) -> None:
             raise BrokenLaw("order", "its outcome depends on the order of the participants.")
         if still.abs().max() > 0:
             raise BrokenLaw("still", "it moves though no participant does.")
+        for value in (1e12, torch.nan, torch.inf, -torch.inf):
+            given[0][0, 0] = value
+            found = called("it", aggregator, given[0].clone(), weight.clone())
+            if value == 1e12 and not found.abs().max() < 1e6:
+                break  # such as a mean, which goes wherever it is taken
+            if not found.isfinite().all():
+                raise BrokenLaw(
+                    "absent",
+                    "it withstands a change of any size, but not one that is not finite. Let that count as none, by "
+                    "changes.where(changes.isfinite().all(1, keepdim=True), 0).",
+                )
 
 
 def _check_made(made: Any, shape: tuple[int, ...], must: str, of: str) -> None:
