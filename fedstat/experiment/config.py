@@ -48,8 +48,9 @@ Above the tables
     name                a method of `fedstat.methods`, or ``"mine.py:Name"`` (the label); its options are further keys
     server              how the server steps: "sgd", "adagrad", "adam" or "yogi" of `fedstat.server`, with options such
                         as ``{ name = "adam", lr = 0.01 }``, or ``"mine.py:Name"`` (it takes over what is aggregated)
-    aggregator          how the server combines clients' changes: "median", "trimmed-mean", "geometric-median", "krum",
-                        "bulyan" or "clipped-mean" of `fedstat.aggregators`, with options (the weighted mean)
+    aggregator          how the server combines clients' changes: "mean", or "median", "trimmed-mean",
+                        "geometric-median", "krum", "multi-krum" (with f and kept), "bulyan" or "clipped-mean" of
+                        `fedstat.aggregators`, with options ("mean", weighted)
     compression         how uploads are compressed: "half", "qsgd", "rand-k", "top-k" or "sign" of
                         `fedstat.compression`, with options such as ``{ name = "top-k", share = 0.01 }`` (not at all)
     mechanism           how clients' changes are made differentially private: "gaussian" of `fedstat.mechanisms`, with

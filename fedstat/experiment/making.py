@@ -14,7 +14,7 @@ from fedstat._user_code import load_object
 from fedstat.experiment.config import Choice
 from fedstat.experiment.validation import OWN, looked_up, no_such, one_line, validated
 from fedstat.federated import Method
-from fedstat.federated.aggregators import AGGREGATORS
+from fedstat.federated.aggregators import AGGREGATORS, Krum
 from fedstat.federated.attacks import ATTACKS, Attack, check_attack
 from fedstat.federated.attendance import ATTENDANCES, Attendance
 from fedstat.federated.compression import COMPRESSIONS
@@ -24,7 +24,7 @@ from fedstat.federated.server import SERVER_OPTIMIZERS
 #: Options of methods that name an object.
 OF_METHODS: dict[str, Mapping[str, Any]] = {
     "server": SERVER_OPTIMIZERS,
-    "aggregator": AGGREGATORS,
+    "aggregator": {"mean": None, **AGGREGATORS, "multi-krum": Krum},
     "compression": COMPRESSIONS,
     "mechanism": MECHANISMS,
 }
@@ -56,6 +56,8 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     made = {}
     for part, one in given.items():
         named = validated(Named, {"name": one} if isinstance(one, str) else one, f"{key}.{part}").choice
+        if named.name == "multi-krum" and "kept" not in named.options:
+            raise ValueError(f'{key}.{part}.kept is missing; say how many changes are averaged, or take "krum".')
         made[part] = made_of(named, f"{key}.{part}", OF_METHODS[part])
     try:
         return replace(method, **made)

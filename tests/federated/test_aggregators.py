@@ -357,17 +357,35 @@ def test_wrong_rules_are_told():
         TrimmedMean(0.5)
 
 
-def test_a_rule_comes_from_a_file_and_is_saved(tmp_path):
-    (tmp_path / "one.toml").write_text("""
+@pytest.mark.parametrize(
+    ("written", "made"),
+    [
+        ('{name = "trimmed-mean", share = 0.3}', TrimmedMean(0.3)),
+        ('{name = "multi-krum", f = 1, kept = 2}', Krum(f=1, kept=2)),
+        ('"mean"', None),
+        ('{name = "multi-krum", f = 1}', "method.FedAvg.aggregator.kept is missing; say how many"),
+        ('{name = "mean", share = 0.3}', "mean is no class, and takes no options such as share"),
+        ('"multikrum"', 'must be one of "mean", "median", .*did you mean multi-krum'),
+    ],
+)
+def test_a_rule_comes_from_a_file(tmp_path, written, made):
+    (tmp_path / "one.toml").write_text(f"""
 rounds = 1
 data.name = "digits"
-partition = {kind = "iid", clients = 4}
-model = {name = "mlp", widths = [8]}
+partition = {{kind = "iid", clients = 4}}
+model = {{name = "mlp", widths = [8]}}
 training.lr = 0.1
 [method.FedAvg]
-aggregator = {name = "trimmed-mean", share = 0.3}
+aggregator = {written}
 """)
-    assert set_up(read(tmp_path / "one.toml")).methods["FedAvg"].aggregator == TrimmedMean(0.3)
+    if isinstance(made, str):
+        with pytest.raises(ValueError, match=made):
+            read(tmp_path / "one.toml")
+    else:
+        assert set_up(read(tmp_path / "one.toml")).methods["FedAvg"].aggregator == made
+
+
+def test_a_rule_is_saved(tmp_path):
     result = run(fs.FedAvg(aggregator=Krum(f=0)), clients=image_clients(), participation=1.0)
     result.save(tmp_path / "run")
     assert fs.load(tmp_path / "run").methods[KEY[0]] == fs.FedAvg(aggregator=Krum(f=0))

@@ -230,7 +230,7 @@ def test_a_wrong_server_optimizer_is_named(tmp_path, written, words):
         '[method.FedAvg.grid]\nserver = ["sgd", "mine.py:Own"]',
         '[method.FedAvg.grid]\nserver = ["sgd", {name = "mine.py:Own"}]',
         '[tune.grid]\nserver = ["sgd", "mine.py:Own"]',
-        '[tune.grid]\naggregator = ["median", {name = "mine.py:rule"}]',
+        '[tune.grid]\naggregator = ["mean", "median", {name = "mine.py:rule"}]',
     ],
 )
 def test_code_in_a_grid_is_found_before_it_runs(tmp_path, grid):
