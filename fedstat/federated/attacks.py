@@ -8,8 +8,9 @@ What they falsify is their upload: all that travels under the name of a leaf, se
 in float64, without the running statistics of batch norm. What else a method sends (SCAFFOLD's controls, FedPAC's
 centroids, masks) is honest. Of a method that sends no leaf they falsify what they also received, such as FedProto's
 prototypes; a method that sends nothing (Local) is not attacked. As many bytes travel as before. Attackers are not
-measured: history and predictions are those of the honest clients. A model that an attack drives to infinity ends the
-run, as it does without one; smaller scales or an aggregator help.
+measured: history and predictions are those of the honest clients. An error ends the run where a client is to train a
+model that an attack drove to infinity; smaller scales or an aggregator help, and compression cuts numbers off at the
+largest of float32.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ from fedstat.federated.state import State, Update
 from fedstat.federated.store import ClientStore
 
 _FLOAT, _HALF = np.dtype("<f4"), np.dtype("<f2")
+#: The largest number that travels.
+_MOST = float(np.finfo(_FLOAT).max)
 #: Levels are numbered in two bytes.
 _LEVELS = 2**15 - 1
 
@@ -29,8 +31,9 @@ class Compression(Protocol):
     A codec sees the entries of a client's upload one by one, each as a vector of its own: of a leaf its change since
     the client received it, of anything else the entry itself. Scales and shares therefore belong to a leaf, and a
     small entry is never crowded out by a large one. The server works with what it decodes, in aggregators and
-    optimisers as well; what clients keep for themselves stays as they trained it. Running statistics of batch norm
-    travel whole, since a variance must not turn negative, and so does all that is downloaded.
+    optimisers as well; what clients keep for themselves stays as they trained it. What is too large for float32 becomes
+    its largest number. Running statistics of batch norm travel whole, since a variance must not turn negative, and so
+    does all that is downloaded.
 
     What a codec declares beside the two functions holds by law (`fedstat.testing.check_compression`); every one of the
     three is optional. Of the decoded vector C(x):
@@ -136,7 +139,7 @@ class QSGD:
 
     def encode(self, x: np.ndarray, rng: np.random.Generator) -> bytes:
         """Draw the levels."""
-        norm = np.linalg.norm(x.astype(np.float64)).astype(_FLOAT)
+        norm = np.linalg.norm(x.astype(np.float64)).clip(max=_MOST).astype(_FLOAT)
         place = self.levels * (np.abs(x, dtype=np.float64) / norm) if norm else np.zeros(len(x))
         level = np.floor(place + rng.random(len(x))).clip(max=self.levels)  # the norm is rounded
         return norm.tobytes() + _packed(self.levels + np.copysign(level, x), self._bits)
@@ -184,7 +187,7 @@ class RandK:
         """Draw positions."""
         k = _count(self.share, len(x))
         where = np.sort(rng.choice(len(x), k, replace=False, shuffle=False))
-        return placed(where, (x[where] * (len(x) / k)).astype(_FLOAT), len(x))
+        return placed(where, (x[where] * np.float64(len(x) / k)).clip(-_MOST, _MOST).astype(_FLOAT), len(x))
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Put values where they belong."""
@@ -401,7 +404,8 @@ def _through(
     codec: Compression, change: Tensor, mask: Tensor | None, rngs: Sequence[np.random.Generator]
 ) -> tuple[Coded, Tensor]:
     """Return the bytes of m changes, and what comes of them, zero where nothing travels."""
-    flat, data = change.detach().reshape(len(change), -1).float().cpu().numpy(), []
+    # an attack may drive numbers to infinity
+    flat, data = change.detach().reshape(len(change), -1).float().nan_to_num().cpu().numpy(), []
     where = [...] * len(flat) if mask is None else mask.reshape(flat.shape).cpu().numpy()
     came = np.zeros_like(flat)
     for row, chosen, rng in zip(range(len(flat)), where, rngs, strict=True):

@@ -263,6 +263,9 @@ def test_divergence_under_an_attack_names_it():
     attack = SignFlip(0.4, scale=1e300)
     with pytest.raises(FloatingPointError, match=rf"the attack {re.escape(repr(attack))} may drive them there"):
         run(fs.FedAvg(), 4, model=MODEL, clients=vector_clients(), attack=attack)
+    with pytest.raises(FloatingPointError, match=r"at lr=1e\+200. Lower lr, or scale the inputs\.$"):
+        wild = fs.Training(lr=1e200)
+        run(fs.FedAvg(), model=MODEL, clients=vector_clients(), attack=SignFlip(0.0), training=wild)
 
 
 def test_a_run_without_an_attack_gets_none_later():

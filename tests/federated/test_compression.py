@@ -1,6 +1,7 @@
 """Compression of uploads: papers' formulas in plain loops, exact moments, bytes, whole runs, and who refuses it."""
 
 import itertools
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -191,6 +192,25 @@ def test_bytes_are_as_many_whatever_the_vector(name, x, seed):
 def test_bytes_from_elsewhere_are_refused_or_finite(name, data, d):
     with suppress(ValueError):
         assert np.isfinite(decompressed(CODECS[name], data, d)).all()
+
+
+@pytest.mark.parametrize("name", CODECS)
+@given(x=arrays(np.float32, st.integers(1, 40), elements=st.sampled_from([0.0, 1.0, 3e38, -3e38])))
+@settings(max_examples=50, deadline=None)
+def test_the_largest_numbers_stay_finite(name, x):
+    assert np.isfinite(through(CODECS[name], x, 0)).all()
+
+
+@pytest.mark.parametrize("name", ["qsgd", "rand-k", "top-k", "sign"])
+def test_who_drives_a_compressed_run_to_infinity_is_named_and_withstood_as_without(name):
+    attack = fs.attacks.SignFlip(0.4, scale=1e300)
+    how = {"clients": vector_clients(), "model": NETWORK, "dtype": "float32", "participation": 1.0}
+    with pytest.raises(FloatingPointError, match=rf"round 2 .* the attack {re.escape(repr(attack))} may drive them"):
+        run(fs.FedAvg(compression=CODECS[name]), attack=attack, **how)
+    method = fs.FedAvg(compression=CODECS[name], aggregator=fs.aggregators.Median())
+    result, quiet = (run(method, attack=one, **how) for one in (attack, None))
+    assert all(leaf.abs().max() < 10 for leaf in result.states[KEY].server.values())
+    assert result.traffic.equals(quiet.traffic)
 
 
 def played(method, rounds, **options):

@@ -311,7 +311,7 @@ class _Crew:
             f"loss or weights of client {job.client} (seed {job.seeds.seed}) became infinite or NaN in "
             f"{self.work.when} under {type(self.route.method).__name__} at "
             f"lr={rate[which].item() if isinstance(rate, Tensor) else rate}. Lower lr, or scale the inputs"
-            + (f"; the attack {attack!r} may drive them there: see fs.aggregators." if attack else ".")
+            + (f"; the attack {attack!r} may drive them there: see fs.aggregators." if attack and attack.share else ".")
         )
 
 
