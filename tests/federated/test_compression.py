@@ -319,6 +319,7 @@ def test_executors_seeds_and_resumed_runs_agree(tmp_path):
     how = {"clients": vector_clients(), "model": NETWORK, "training": TRAINING}
     one, other = (run(method, executor=e, **how) for e in ("stacked", "per-client"))
     equal(one, other, atol=1e-7)
+    assert one.traffic.equals(other.traffic)
     one.save(tmp_path / "run")
     again = fs.load(tmp_path / "run")
     assert again.methods["it"] == method

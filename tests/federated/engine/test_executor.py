@@ -1,7 +1,8 @@
 """Clients trained one by one on worker threads against the stacked engine, and the rules that choose."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from tests.support.networks import conv_net, plain_net
 from tests.support.runs import TRAINING, run
 
 #: What steps each method adds to FedAvg's: several phases, prepare, finish, held-out samples, gradients of several
-#: batches, training outside rounds, copies, gates, parameterised weights, projections after steps.
+#: batches, training outside rounds, copies, gates, parameterised weights, projections after steps; and what the server
+#: makes of them.
 METHODS = {
     "fedavg": fs.FedAvg(),
     "fedrep": fs.methods.FedRep(),
@@ -31,6 +33,8 @@ METHODS = {
     "feddecomp": fs.methods.FedDecomp(),
     "fedcac": fs.methods.FedCAC(),
     "apfl": fs.methods.APFL(),
+    "krum": fs.FedAvg(aggregator=fs.aggregators.Krum(f=0)),
+    "gaussian": fs.methods.FedBN(weighting="uniform", mechanism=fs.mechanisms.Gaussian(clip=0.05, noise=0.5)),
 }
 
 
@@ -57,8 +61,32 @@ def assert_close(actual, expected, atol):
 def test_one_by_one_equals_stacked(method):
     results = [run(method, executor=choice) for choice in ("per-client", "stacked")]
     assert_close(*results, atol=1e-10)
+    assert results[0].traffic.equals(results[1].traffic)
     offered = [fs.newcomers(result, image_clients(seed=1))["value"] for result in results]
     np.testing.assert_allclose(*offered, rtol=0, atol=1e-10)
+
+
+@dataclass(frozen=True)
+class Overheard(fs.mechanisms.Gaussian):
+    """Keeps the noise that it draws."""
+
+    drawn: ClassVar[list[torch.Tensor]] = []
+
+    def _drawn(self, like, rng):
+        self.drawn.append(super()._drawn(like, rng))
+        return self.drawn[-1]
+
+
+def test_noise_has_the_same_bits_one_by_one_and_stacked():
+    method = fs.FedAvg(weighting="uniform", mechanism=Overheard(clip=0.05, noise=0.5))
+    results, noises = [], []
+    for choice in ("per-client", "stacked"):
+        Overheard.drawn.clear()
+        results.append(run(method, model=plain_net, executor=choice))
+        noises.append(torch.stack(Overheard.drawn[-3:]))  # others are of the law that is tried first
+    assert torch.equal(*noises)
+    assert len(noises[0].unique()) == noises[0].numel()
+    assert_close(*results, atol=1e-10)
 
 
 def test_one_by_one_equals_stacked_for_a_gate():
