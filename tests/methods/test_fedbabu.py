@@ -1,13 +1,31 @@
-"""FedBABU: a plain loop over bodies, fine-tuned copies by torch, bytes, and new clients."""
+"""FedBABU: a plain loop over bodies and fine-tuned copies, bytes, and new clients."""
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat.methods import FedBABU
 from fedstat.testing import check_method
-from tests.support.layers import HEAD, D, assert_bytes, assert_tuning_is_a_loop, floats, newcomers
-from tests.support.runs import KEY, run
+from tests.support.copies import mean_of
+from tests.support.layers import (
+    HEAD,
+    D,
+    assert_bytes,
+    assert_models,
+    descend,
+    everything,
+    floats,
+    loaded,
+    network_of,
+    newcomers,
+    of_body,
+    of_head,
+    samples,
+    shares,
+)
+from tests.support.networks import leaves_of
+from tests.support.runs import FULL, KEY, run
 
 
 def test_the_laws_hold(examples):
@@ -31,8 +49,23 @@ def test_the_body_is_that_of_fedavg_whose_head_cannot_move():
 
 
 @pytest.mark.parametrize("part", ["all", "head"])
-def test_fine_tuned_models_are_those_of_a_loop_over_clients(part):
-    assert_tuning_is_a_loop(FedBABU, part)
+def test_three_rounds_and_the_fine_tuning_after_them_are_a_plain_loop(part):
+    result = run(FedBABU(fine_tune=4, part=part), rounds=3, training=FULL, participation=1.0)
+    server, data = network_of(result).initial(), samples(result)
+
+    def trained(epochs, moves):
+        """Every client's model after so many full-batch steps from the server's."""
+        for x, y in data:
+            module = loaded(server)
+            descend(module, lambda m=module, x=x, y=y: F.cross_entropy(m(x), y), epochs, moves)
+            yield module
+
+    for _ in range(3):
+        server = mean_of(trained(FULL.local_epochs, of_body), shares(result))
+    assert_models(result, [server] * len(data), "global")
+    moves = everything if part == "all" else of_head
+    copies = map(leaves_of, trained(4, moves))
+    assert_models(result, [{n: leaf if moves(n) else server[n] for n, leaf in copy.items()} for copy in copies])
 
 
 def test_all_but_the_head_travels_in_each_direction():

@@ -1,19 +1,21 @@
 """FedNova: a plain loop, the point that it ends at, its limit, bytes, and who is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-import torch
 from torch import nn
+from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat.data.quadratics import random_quadratics
 from fedstat.methods import FedAvg, FedNova
 from fedstat.testing import check_method
 from tests.methods.test_scaffold import quadratic_clients
-from tests.support.clients import image_clients
-from tests.support.copies import PLAIN
-from tests.support.networks import conv_net, plain_net
-from tests.support.runs import KEY, run, same, traffic
+from tests.support.clients import image_clients, samples
+from tests.support.copies import PLAIN, load, mean_of, orders, trained
+from tests.support.networks import conv_net, leaves_of
+from tests.support.runs import KEY, assert_close, run, same, traffic
 
 
 def test_it_obeys_the_laws(examples):
@@ -21,21 +23,32 @@ def test_it_obeys_the_laws(examples):
 
 
 def test_rounds_are_those_of_a_plain_loop():
-    """Unequal clients, batches of four, one to three epochs: the server counts steps itself."""
-    clients, epochs = image_clients(5), (1, 2, 3, 1, 2)
-    training = fs.Training(lr=0.1, batch_size=4, local_epochs=epochs)
-    steps = torch.tensor([e * -(-n // 4) for e, n in zip(epochs, clients.train.n.tolist(), strict=True)]).double()
+    """Unequal clients, one to three epochs of batches, in plain torch: the server counts steps, not samples."""
+    clients, epochs, t = image_clients(5), (1, 2, 3, 1, 2), 0
     x = None
-    for now in fs.rounds(FedNova(), plain_net, clients, training, participation=0.6, dtype="float64"):
+    for now in fs.rounds(
+        FedNova(), conv_net, clients, replace(PLAIN, local_epochs=epochs), participation=0.6, dtype="float64"
+    ):
         (update,), (state,) = now.updates.values(), now.states.values()
-        x = {n: leaf[0].clone() for n, leaf in update.start.items()} if x is None else x
-        tau, p = steps[update.ids], update.weight
-        assert len(tau.unique()) > 1
-        for n, leaf in x.items():
-            per_step = sum(pk / tk * (update.end[n][i] - leaf) for i, (pk, tk) in enumerate(zip(p, tau, strict=True)))
-            x[n] = leaf + (p @ tau) * per_step
-            torch.testing.assert_close(state.server[n], x[n], rtol=0, atol=1e-12)
-        if now.number == 4:
+        x = load(conv_net().double(), {n: leaf[0] for n, leaf in update.start.items()}) if x is None else x
+        ids = update.ids.tolist()
+        batches = [orders(clients, k, t, replace(PLAIN, local_epochs=epochs[k])) for k in ids]
+        ends = []
+        for k, mine in zip(ids, batches, strict=True):
+            images, labels = samples(clients, k)
+            ends.append(trained(x, lambda m, b, x=images, y=labels: F.cross_entropy(m(x[b]), y[b]), mine, PLAIN))
+        p, tau = clients.train.n[ids] / clients.train.n[ids].sum(), np.array([len(mine) for mine in batches])
+        assert len(set(tau)) > 1
+        steps = {name for name, _ in x.named_parameters()}
+        mean, before = mean_of(ends, p), leaves_of(x)
+        per_step = mean_of(ends, p / tau)  # (sum p tau) sum p (y - x) / tau
+        expected = {
+            n: before[n] + p @ tau * (per_step[n] - (p / tau).sum() * before[n]) if n in steps else mean[n]
+            for n in before
+        }
+        assert_close({n: state.server[n] for n in expected}, expected)
+        x, t = load(x, expected), t + 1
+        if t == 4:
             break
 
 
