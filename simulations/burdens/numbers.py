@@ -108,6 +108,7 @@ def _setting(tables: Tables, config: Mapping[str, Any], name: str) -> dict[str, 
         "methods": [{"name": method} for method in methods],
         "personal": [{"name": method} for method in methods if method != SHARED],
         "plain": _plain(tables, name),
+        "honest": _honest(tables, name),
         "rows": _rows(tables, name),
         "untrained": _untrained(tables, name),
         "codecs": _codecs(tables, name),
@@ -129,6 +130,30 @@ def _plain(tables: Tables, name: str) -> list[dict[str, Any]]:
             found["log_loss"] = mean_of(runs["log_loss"], within=(0, math.inf))
             rows.append({"method": method, "lr": f"{lr[name, named(method)]:g}", **found})
     return rounded(rows, accuracy=1, balanced_accuracy=1, majority_share=1, log_loss=2)
+
+
+def _honest(tables: Tables, name: str) -> dict[str, Any]:
+    """Tabulate what honest clients reach over the share that flips signs, by method and the server's rule."""
+    flips = [b for b in burdens_of(tables, name, "robustness") if b.way == "sign flip"]
+    met: dict[str, dict[float, Burden]] = {}
+    for burden in flips:
+        free = NONE if burden.rule == "mean" else Burden("robustness", "no attack", 0.0, burden.rule)
+        met.setdefault(burden.rule, {0.0: free})[burden.dose] = burden
+    if not met:
+        return {}
+    runs = tables["runs"][tables["runs"]["setting"] == name]
+    alike = next(iter(met.values())).items()  # with one seed all arms of a share have the same attackers
+    rows = {("Local", DASH): {at: runs[runs["burden"] == b.label].groupby("seed")["local"].first() for at, b in alike}}
+    for method in methods_of(tables, name):
+        for rule, of in met.items():
+            rows[method, rule] = {at: rows_of(tables, name, method, b)["accuracy"] for at, b in of.items()}
+    shares = {at: f"{at:.0%}" for at in sorted({0.0, *(b.dose for b in flips)})}
+    told = [{text: times(100, mean_of(row[at], within=(0, 1))) for at, text in shares.items()} for row in rows.values()]
+    shown = rounded(told, **dict.fromkeys(shares.values(), 1))
+    return {
+        "shares": list(shares.values()),
+        "rows": [[*arm, *row.values()] for arm, row in zip(rows, shown, strict=True)],
+    }
 
 
 def _rows(tables: Tables, name: str) -> list[dict[str, Any]]:
@@ -186,6 +211,7 @@ def _epsilons(tables: Tables, name: str) -> list[dict[str, Any]]:
     return [
         {
             "noise": f"{row.noise:g}", "delta": f"{row.delta:g}", "relation": str(row.relation),
+            "sampling": str(row.sampling),
             "epsilon": "infinite" if math.isinf(row.epsilon) else f"{row.epsilon:,.3g}" if row.epsilon < 100
             else f"{float(f'{row.epsilon:.2g}'):,.0f}",
             "telling": bool(row.epsilon <= TELLING),

@@ -116,13 +116,13 @@ def _part(scale: Scale, setting: Setting, arm: Arm, lr: float) -> Part:
 
 
 def account(setting: Setting) -> pd.DataFrame:
-    """Return epsilon and delta of each noise, where all clients take part in every round."""
+    """Return epsilon of each noise, with its delta, relation and sampling: all clients take part in every round."""
     rows = []
     for burden in setting.burdens:
         if burden.kind == "privacy":
             mechanism = fs.mechanisms.Gaussian(clip=setting.clip, noise=burden.dose)
-            spent = fs.privacy.spent(mechanism, clients=setting.clients, rounds=setting.rounds)
-            told = {"epsilon": spent.epsilon, "delta": spent.delta, "relation": spent.relation}
+            spent = vars(fs.privacy.spent(mechanism, clients=setting.clients, rounds=setting.rounds))
+            told = {name: spent[name] for name in ("epsilon", "delta", "relation", "sampling")}
             rows.append({"setting": setting.name, "noise": burden.dose, "clip": setting.clip, **told})
     return pd.DataFrame(rows)
 

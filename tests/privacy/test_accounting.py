@@ -256,7 +256,7 @@ def test_comparisons_reports_and_prints_state_it(tmp_path):
     report_runs([tmp_path / "run"], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "epsilon 1.69" in text
-    assert "put to zero" in text
+    assert "put to zero; all 8 clients in each of 3 rounds" in text
 
 
 def test_runs_without_any_mechanism_say_nothing_of_it():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from scipy import stats
 
 import fedstat as fs
+from fedstat._tables import read_tables
 from simulations.burdens import compared, numbers, study
 from simulations.burdens.effects import ACCURACY, COST, effects, not_trained
 from simulations.burdens.loads import NONE, Burden, burdens, of_world, planned
@@ -178,6 +180,41 @@ def test_an_arm_that_diverges_under_all_seeds_has_rows_without_values(tmp_path):
     assert runs.loc["FedAvg", "seed"].tolist() == [5, 6]
 
 
+def test_honest_clients_accuracy_over_attackers_is_tabulated_with_its_intervals():
+    tables = planted({("FedAvg", FLIP): -20, ("FedPer", FLIP): -8, ("FedPer", MEDIAN): -2}, noise=0.02)
+    runs = tables["runs"]
+    lost = (runs["method"] == "FedAvg") & (runs["burden"] == FLIP.label) & (runs["seed"] == 302)
+    runs.loc[lost, ["accuracy", "without", "local"]] = np.nan
+    (setting,) = numbers.numbers(tables, {})["settings"]
+    told = setting["honest"]
+    assert told["shares"] == ["0%", "20%"]
+    shown = {(method, rule): cells for method, rule, *cells in told["rows"]}
+    assert list(shown) == [("Local", "–"), *((m, r) for m in ("FedAvg", "FedPer") for r in ("mean", MEDIAN.rule))]
+
+    def by_hand(method, burden):
+        x = 100 * runs[(runs["method"] == method) & (runs["burden"] == burden.label)]["accuracy"]
+        low, high = stats.t.interval(0.95, len(x) - 1, x.mean(), stats.sem(x))
+        return f"{x.mean():.1f} [{low:.1f}, {high:.1f}]"
+
+    assert shown["FedPer", "mean"] == [by_hand("FedPer", NONE), by_hand("FedPer", FLIP)]
+    assert shown["FedPer", MEDIAN.rule] == ["–", by_hand("FedPer", MEDIAN)]  # without an attack it did not run
+    assert shown["FedAvg", "mean"] == [by_hand("FedAvg", NONE), "–"]
+    # what honest clients reach alone is known under all seeds, from the arms that did not diverge
+    assert shown["Local", "–"] == [by_hand("Local", NONE)] * 2
+
+
+def test_the_committed_account_is_recomputed_with_delta_relation_and_sampling():
+    held = read_tables(Path(__file__).parents[2] / "reports/results/burdens")["account"]
+    anew = pd.concat([account(setting) for setting in SCALES["desk"].settings], ignore_index=True)
+    pd.testing.assert_frame_equal(held, anew, rtol=1e-5, check_dtype=False)
+    for setting in SCALES["desk"].settings:
+        who = f"all {setting.clients} clients in each of {setting.rounds} rounds"
+        assert set(held.loc[held["setting"] == setting.name, "sampling"]) == {who}
+    config = {"settings": [vars(setting) for setting in SCALES["desk"].settings]}
+    for told in numbers.numbers(planted({}) | {"account": held}, config)["settings"]:
+        assert {e["sampling"] for e in told["epsilons"]} == {"all 20 clients in each of 120 rounds"}
+
+
 def test_rates_are_tuned_for_what_is_chosen_and_not_for_what_befalls():
     assert {planned(b) for b in (FLIP, SLOW, Burden("absence", "dropout", 0.3))} == {NONE}
     assert planned(MEDIAN) == Burden("robustness", "no attack", 0.0, "geometric median")
@@ -202,7 +239,7 @@ def test_the_smoke_run_tells_its_chapter(tmp_path):
     assert (free["honest"] == setting.clients).all()
     up = tables["arms"].set_index("arm")["up"]
     assert up["FedPer, sign"] < up["FedPer, no burden"] / 25
-    assert account(setting)["epsilon"].tolist() == tables["account"]["epsilon"].tolist()
+    pd.testing.assert_frame_equal(account(setting), tables["account"])
     told = numbers.numbers(tables, {})
     assert {f["kind"] for f in told["families"]} == {"robustness", "compression", "absence", "privacy"}
     again = measure(Job(setting, Arm("FedPer", FLIP), 0.3, (1400, 1401), "cpu"))["clients"]
