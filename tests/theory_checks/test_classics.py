@@ -3,11 +3,14 @@
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, product
+from statistics import median
 
 import pytest
+from scipy.stats import trim_mean
 
 from theory_checks.classics.cl02_decaying_steps_bound import Scalars, _path
 from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
+from theory_checks.classics.corrupted_values import trimmed_mean
 from theory_checks.classics.second_moments import expected_square
 
 
@@ -38,3 +41,10 @@ def test_expected_squares_are_those_of_all_draws(size):
             state = one(state, chosen)
         squares.append(state[0] ** 2)
     assert expected_square(one, start, size, rounds) == sum(squares) / len(squares)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6])
+def test_trimmed_means_end_in_the_median(n):
+    for values in product((-2, 0, 3), repeat=n):
+        assert trimmed_mean(values, (n - 1) // 2) == median(values)
+        assert all(abs(trimmed_mean(values, b) - trim_mean(values, b / n + 1e-9)) < 1e-12 for b in range((n + 1) // 2))
