@@ -12,7 +12,7 @@ import pandas as pd
 from benchmarks.tables import DOCS, publish
 from fedstat.claims import Functions, WorstCase, worst_case
 from theory_checks.classics.cl40_local_descent_on_convex_clients import averaged
-from theory_checks.filter_decomposition.fd45_distance_over_all_functions import last_average
+from theory_checks.classics.local_descent import last_average
 
 INTERVALS = (1, 2, 3, 4)
 HETEROGENEITY = (0.0, 0.1, 1.0)

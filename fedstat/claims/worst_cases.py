@@ -242,6 +242,8 @@ class Setting:
         As `worst_case` takes them.
     bound : callable
         Returns the bound's summands by name, each a quantity of the `Run` that is not negative.
+    assumed : callable, optional
+        Quantities of the `Run` that the theorem assumes not to be positive; they grow with the functions as the bound.
 
     Examples
     --------
@@ -260,6 +262,7 @@ class Setting:
     measure: Callable[[Run], Quantity]
     bound: Callable[[Run], Mapping[str, Quantity]]
     weights: Sequence[float] | None = None
+    assumed: Callable[[Run], Iterable[Quantity]] = lambda run: ()
 
     @property
     def shares(self) -> Sequence[float]:
@@ -333,6 +336,7 @@ def _ratio(setting: Setting, without: str = "", solvers: Iterable[str] = tuple(S
     def scaled(run: Run) -> Iterator[Quantity]:
         yield sum((1e-3 if name == without else 1) * part for name, part in setting.bound(run).items())
         yield setting.measure(run) * (1 / _CAP)
+        yield from (1 + quantity for quantity in setting.assumed(run))
 
     try:
         return worst_case(

@@ -1,5 +1,7 @@
 """Worst cases against closed forms, against functions of one's own, and without a solver."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -195,6 +197,19 @@ def test_a_function_outside_its_class_is_noticed():
     (f,) = found.functions
     assert f.violation < 1e-6
     assert type(f)(Functions(convexity=0.5, smoothness=1), f.points, f.gradients, f.values).violation > 0.01
+
+
+def test_what_a_theorem_assumes_narrows_its_worst_case():
+    setting = Setting(
+        case="one step",
+        method=fedavg(0.2, 1),
+        clients=[CURVED],
+        measure=distance,
+        bound=lambda run: {"start": run.start},
+    )
+    assert bounded([setting], of="steps").margin == pytest.approx(0.98**2, abs=1e-4)
+    shorter = replace(setting, assumed=lambda run: [run.distance - 0.75 * run.start])
+    assert bounded([shorter], of="steps").margin == pytest.approx(0.75, abs=1e-4)
 
 
 def test_solvers_that_disagree_leave_a_bound_undecided(monkeypatch):

@@ -3,13 +3,16 @@
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, product
+from math import sqrt
 from statistics import median
 
 import pytest
 from scipy.stats import trim_mean
 
+from fedstat.claims import worst_case
 from theory_checks.classics.cl02_decaying_steps_bound import Scalars, _path
 from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
+from theory_checks.classics.cl93_one_round_of_fedprox import SETTINGS, one_round, shortfall
 from theory_checks.classics.corrupted_values import trimmed_mean
 from theory_checks.classics.second_moments import expected_square
 
@@ -48,3 +51,27 @@ def test_trimmed_means_end_in_the_median(n):
     for values in product((-2, 0, 3), repeat=n):
         assert trimmed_mean(values, (n - 1) // 2) == median(values)
         assert all(abs(trimmed_mean(values, b) - trim_mean(values, b / n + 1e-9)) < 1e-12 for b in range((n + 1) // 2))
+
+
+@pytest.mark.parametrize(("pull", "b", "k"), SETTINGS)
+def test_what_fedprox_promises_is_as_printed(pull, b, k):
+    spare = pull - 1
+    rho = 1 / pull - b / (spare * pull) - b**2 / (2 * spare**2)
+    if k is not None:
+        rho -= b * sqrt(2) / (spare * sqrt(k)) + b**2 / (spare**2 * k) * (2 * sqrt(2 * k) + 2)
+    assert 1 - sum(shortfall(1 / pull, b, k).values()) == pytest.approx(pull * rho)
+    assert rho > 0
+
+
+@pytest.mark.parametrize(("pull", "k"), [(4, None), (6, None), (9, 8)])
+def test_the_worst_case_of_fedprox_with_equal_gradients_is_a_parabola(pull, k):
+    pytest.importorskip("PEPit")
+    setting, least = one_round(pull, 1, k), (1 + 1 / (2 * pull)) / (1 + 1 / pull) ** 2
+    promised = sum(shortfall(1 / pull, 1, k).values())
+
+    def given(run):  # a squared gradient of at most one
+        return [sum(setting.bound(run).values()) / promised, *(1 + quantity for quantity in setting.assumed(run))]
+
+    found = worst_case(setting.method, setting.clients, measure=setting.measure, given=given)
+    assert found.agreed
+    assert 1 - found.value == pytest.approx(least, abs=1e-4)

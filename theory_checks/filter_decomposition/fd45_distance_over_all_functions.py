@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from fedstat.claims import Claim, Client, Evidence, Functions, Run, Setting, average, bounded
-from fedstat.claims.runs import Method, Quantity, Vector
+from fedstat.claims import Claim, Evidence, Functions, Run, Setting, bounded
+from fedstat.claims.runs import Quantity
+from theory_checks.classics.local_descent import last_average
 
 FD45 = Claim(
     id="FD-45",
@@ -21,21 +22,6 @@ FD45 = Claim(
     "bounds the gradients that the clients compute",
     sensitivity="one part in 10,000 of the worst case over all such functions",
 )
-
-
-def last_average(convexity: float, gamma: float, local_steps: int, last: int) -> Method:
-    """Return the clients' average at t = `last`, counted from 1; they are averaged where t is a multiple of E."""
-
-    def method(clients: Sequence[Client], model: Vector) -> Vector:
-        models = [model] * len(clients)
-        for t in range(1, last):
-            if t % local_steps == 0:
-                models = [average(clients, models)] * len(clients)
-            step = 2 / (convexity * (gamma + t))
-            models = [w - step * client.gradient(w) for client, w in zip(clients, models, strict=True)]
-        return average(clients, models)
-
-    return method
 
 
 def _settings(start: float = 1.0) -> Iterator[Setting]:
