@@ -70,10 +70,10 @@ def cost(method: str, burden: Burden) -> str:
 
 def bearers(tables: Tables, setting: str) -> Iterator[tuple[str, Burden]]:
     """Yield each method with each burden that it bore."""
+    runs, methods = tables["runs"], (*methods_of(tables, setting), "FedNova")
+    borne = set(runs.loc[runs["setting"] == setting, ["method", "burden"]].itertuples(index=False, name=None))
     for burden in burdens_of(tables, setting):
-        for method in (*methods_of(tables, setting), "FedNova"):
-            if has(tables, setting, method, burden):
-                yield method, burden
+        yield from ((method, burden) for method in methods if (method, burden.label) in borne)
 
 
 def points(tables: Tables, setting: str) -> pd.DataFrame:
