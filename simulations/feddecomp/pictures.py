@@ -47,7 +47,7 @@ def _methods(every: Effects, layout: Layout) -> Figure:
     figure, axes = plt.subplots(
         1,
         len(layout.every),
-        figsize=(WIDTH, 0.62 + 0.125 * len(others)),
+        figsize=(WIDTH, 0.56 + 0.118 * len(others)),
         sharey=True,
         sharex=True,
         squeeze=False,
@@ -64,7 +64,8 @@ def _methods(every: Effects, layout: Layout) -> Figure:
         axis.set_ylim(0.5 - len(others), 0.5)
         axis.set_title(f"Dirichlet {a:g}")
         axis.set_xlabel("accuracy (points)")
-    _legend(figure, axes[0][0], 2)
+    # only FedAvg lies far to the right there
+    axes[0][0].legend(loc="center right", frameon=False, fontsize=7, handlelength=0.8)
     return figure
 
 
