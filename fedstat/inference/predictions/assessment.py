@@ -41,7 +41,7 @@ class Assessment:
     where there is one run; the same over each source, as ``low (patients)`` and so on; ``variance (patients)`` and
     ``variance (runs)``, the parts of the estimate's variance; ``df``, Satterthwaite's degrees of freedom of their sum;
     ``n`` and ``events``, the patients tested and those of the second class or with the event, on average over seeds;
-    ``seeds``, and in ``undefined`` why there is no estimate.
+    ``seeds``, those in which the metric is defined, and in ``undefined`` why it is not in others, or in none.
 
     Attributes
     ----------

@@ -158,6 +158,15 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
                 f"{metric.replace('_', ' ')} is undefined, for all methods alike, at {len(rows)} of "
                 f"{len(predictions.clients)} clients: {_few(each)}. The mean over clients leaves them out."
             )
+        whole, seeds = (
+            pooled[(pooled["metric"] == metric) & (pooled["over"] == PATIENTS)].iloc[0],
+            len(predictions.seeds),
+        )
+        if 0 < whole["seeds"] < seeds:
+            yield (
+                f"{metric.replace('_', ' ')} over all patients is of {whole['seeds']} of {seeds} seeds, "
+                f"for all methods alike; it is undefined in the others: {whole['undefined']}."
+            )
         if not METRICS[metric].alone:
             yield (
                 f"{metric.replace('_', ' ')} of a method alone has no interval, since none that was tried holds often "

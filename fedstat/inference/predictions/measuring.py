@@ -59,11 +59,15 @@ def measure(
             of_mean = rows @ influence.mean(axis=1)
             parts = over_patients(of_mean, block.client[patients], label, metric.by_class)
             return Measured(rows @ value, *parts, len(y), events, counted, "")
-        method = predictions.methods[int(np.argwhere(~np.isfinite(value))[0, 0])]
+        first, run = np.argwhere(~np.isfinite(value))[0]
+        method, given = predictions.methods[first], p[first, run]
+        of_classes = f"probabilities of {method} are all equal or separate the outcomes"
+        if ((given == 0) | (given == 1)).any():
+            of_classes = f"some probabilities of {method} are 0 or 1"
         reason = {
             "times": "no two patients can be ordered by their times",
             "numbers": "all outcomes are equal",
-        }.get(predictions.kind, f"probabilities of {method} are all equal, some 0 or 1, or separate the outcomes")
+        }.get(predictions.kind, of_classes)
     return Measured(np.tile(blank[:, None], p.shape[1]), blank, blank, blank, len(y), events, counted, reason)
 
 

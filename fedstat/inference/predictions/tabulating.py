@@ -83,7 +83,7 @@ def _summed(cells: Sequence[Sequence[Measured]], predictions: Predictions) -> tu
     known = defined.any()
     total = variance.sum(axis=0) if known else np.full(variance.shape[1], np.nan)
     freedom = satterthwaite(variance, np.where(weight > 0, df, np.inf)) if known else total
-    largest = max(flat, key=lambda one: one.n)
+    lost = [one for one in flat if one.undefined]
     blocks = len(cells[0])
     fact = {
         "n": sum(one.n for one in flat) / blocks,  # of one seed: several seeds may test the same patient
@@ -92,7 +92,7 @@ def _summed(cells: Sequence[Sequence[Measured]], predictions: Predictions) -> tu
         "cases": sum(one.events for one in flat),
         "seeds": int((counts[0] > 0).sum()),
         "clients": int(defined.any(axis=1).sum()),
-        "undefined": "" if known else largest.undefined,
+        "undefined": max(lost, key=lambda one: one.n).undefined if lost else "",
     }
     hidden = between.sum(axis=0) * predictions.by_class
     return parts(by_seed, total, freedom, hidden, len(predictions.blocks) == 1, predictions.again), fact

@@ -157,6 +157,23 @@ def test_patients_of_their_own_in_every_seed():
         assert one["events"] == own["outcome"].sum() / 3
 
 
+def test_a_seed_in_which_a_method_is_certain_counts_for_no_method_and_is_named():
+    rows = table(anew=True)
+    certain = (rows["method"] == "Ditto") & (rows["seed"] == 1) & (rows["sample"] == rows["sample"].max() - 160)
+    found = fs.assess(rows.assign(probability=rows["probability"].mask(certain, 0.0)), ["auc", "calibration_slope"])
+    rest = fs.assess(rows[rows["seed"] != 1], "calibration_slope")
+    of = found.pooled[found.pooled["over"] == "all patients"].set_index(["metric", "method"])
+    assert (of.loc["calibration_slope", "seeds"] == 2).all()
+    assert (of.loc["auc", "seeds"] == 3).all()
+    kept = rest.pooled[rest.pooled["over"] == "all patients"].set_index("method")["estimate"]
+    assert of.loc["calibration_slope", "estimate"].to_dict() == pytest.approx(kept.to_dict())
+    (said,) = (note for note in found.notes if "of 3 seeds" in note)
+    assert said == (
+        "calibration slope over all patients is of 2 of 3 seeds, for all methods alike; it is undefined in the others: "
+        "some probabilities of Ditto are 0 or 1."
+    )
+
+
 def test_what_is_undefined_is_so_for_all_methods_with_its_reason():
     rows = table()
     first = rows["client"] == 0
