@@ -125,6 +125,13 @@ def test_bulyan_chooses_more_than_it_averages():
     np.testing.assert_allclose(called(TrimmedMean(0), x, weight), x.mean(0), atol=1e-12)
 
 
+@pytest.mark.parametrize(("share", "n", "out"), [(0.29, 100, 29), (0.3, 10, 3), (0.3, 11, 3), (0.5 - 1e-12, 2, 0)])
+def test_a_share_that_floats_round_down_leaves_out_as_many_as_it_says(share, n, out):
+    x = np.exp(np.arange(n) / 10)[:, None]
+    expected = np.sort(x, axis=0)[out : n - out].mean(0)
+    np.testing.assert_allclose(called(TrimmedMean(share), x, np.full(n, 1 / n)), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_rules_obey_their_laws(name):
     assert isinstance(RULES[name], AGGREGATORS[name])
