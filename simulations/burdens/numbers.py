@@ -152,7 +152,7 @@ def _honest(tables: Tables, name: str) -> dict[str, Any]:
     shown = rounded(told, **dict.fromkeys(shares.values(), 1))
     return {
         "shares": list(shares.values()),
-        "rows": [[*arm, *row.values()] for arm, row in zip(rows, shown, strict=True)],
+        "rows": [{"method": arm, "rule": rule, "at": at} for (arm, rule), at in zip(rows, shown, strict=True)],
     }
 
 

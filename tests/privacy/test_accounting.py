@@ -241,8 +241,8 @@ def test_rounds_after_an_early_stop_are_not_counted():
     assert row["epsilon"] == spent(5.0, clients=6, rounds=state.round, participation=0.5).epsilon
 
 
-def test_comparisons_reports_and_prints_state_it(tmp_path):
-    result, _ = results(tmp_path)
+def test_comparisons_assessments_reports_and_prints_state_it(tmp_path):
+    result, _ = results(tmp_path, predictions=True)
     due = str(spent(4.0, clients=8, rounds=3, delta=None))
     assert due.startswith("epsilon 1.69")
     assert "at delta 1e-05 (the change of one client put to zero; all 8 clients in each of 3 rounds" in due
@@ -253,6 +253,7 @@ def test_comparisons_reports_and_prints_state_it(tmp_path):
         assert f"private: {due}" in notes
         assert "plain: epsilon is infinite" in notes
         assert "it does not cover what clients measure on their data" in notes
+        assert {f"private: {due}.", "plain: epsilon is infinite, for it has no mechanism."} < {*fs.assess(source).notes}
     report_runs([tmp_path / "run"], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "epsilon 1.69" in text
@@ -260,8 +261,8 @@ def test_comparisons_reports_and_prints_state_it(tmp_path):
 
 
 def test_runs_without_any_mechanism_say_nothing_of_it():
-    result = run(fs.FedAvg(), clients=vector_clients(), model=MODEL)
-    assert "epsilon" not in repr(result) + "".join(fs.compare(result).notes)
+    result = run(fs.FedAvg(), clients=vector_clients(), model=MODEL, predictions=True)
+    assert "epsilon" not in repr(result) + "".join((*fs.compare(result).notes, *fs.assess(result).notes))
 
 
 def test_without_dp_accounting_a_line_says_how_to_get_it(tmp_path, monkeypatch):

@@ -188,7 +188,7 @@ def test_honest_clients_accuracy_over_attackers_is_tabulated_with_its_intervals(
     (setting,) = numbers.numbers(tables, {})["settings"]
     told = setting["honest"]
     assert told["shares"] == ["0%", "20%"]
-    shown = {(method, rule): cells for method, rule, *cells in told["rows"]}
+    shown = {(row["method"], row["rule"]): [*row["at"].values()] for row in told["rows"]}
     assert list(shown) == [("Local", "–"), *((m, r) for m in ("FedAvg", "FedPer") for r in ("mean", MEDIAN.rule))]
 
     def by_hand(method, burden):

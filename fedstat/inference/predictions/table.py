@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat import _checks
+from fedstat._account import said
 from fedstat._in_words import attacked
 from fedstat.inference.predictions.metrics import Kind
 from fedstat.inference.reading.formats import fedstat as runs
@@ -121,7 +122,7 @@ def read_predictions(source: Any) -> pd.DataFrame:
 
 
 def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame, float | None, list[str]]:
-    """Return checked predictions of a table, a run's folder or its result, and who attacks such a run, in words.
+    """Return checked predictions of a table, a run's folder or its result; its attackers and epsilon in words.
 
     With `new_clients` they are those for a run's new clients, of a folder of ``fedstat run``.
 
@@ -152,7 +153,7 @@ def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame
             "the run deals the same test samples to other clients under each seed, and names them by client: a patient "
             "cannot be followed from seed to seed. Assess one seed at a time, as result.predictions(seed=...)."
         )
-    told = [f"{words[0].upper()}{words[1:]}." for words in attacked(config)]
+    told = [f"{words[0].upper()}{words[1:]}." for words in attacked(config)] + [f"{words}." for words in said(config)]
     return _cells(rows, Path("the run")), (design and design.test_to_train) or 0.0, told
 
 
