@@ -50,7 +50,7 @@ def p_value(p: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Count things in words: ``1 factor``, ``2 factors``."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def listed(names: Iterable[str]) -> str:
