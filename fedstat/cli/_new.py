@@ -34,6 +34,8 @@ def new(
     fedstat new mine
     fedstat new my_claim --claim
     """
+    if claim:
+        folder = folder.with_name(folder.name.removesuffix(".py"))
     name = folder.name
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(

@@ -28,6 +28,15 @@ def distance(run):
     return run.distance
 
 
+ONE_STEP = Setting(
+    case="one step",
+    method=fedavg(0.2, 1),
+    clients=[CURVED],
+    measure=distance,
+    bound=lambda run: {"start": run.start},
+)
+
+
 def gap(run):
     return run.gap
 
@@ -200,31 +209,17 @@ def test_a_function_outside_its_class_is_noticed():
 
 
 def test_what_a_theorem_assumes_narrows_its_worst_case():
-    setting = Setting(
-        case="one step",
-        method=fedavg(0.2, 1),
-        clients=[CURVED],
-        measure=distance,
-        bound=lambda run: {"start": run.start},
-    )
-    assert bounded([setting], of="steps").margin == pytest.approx(0.98**2, abs=1e-4)
-    shorter = replace(setting, assumed=lambda run: [run.distance - 0.75 * run.start])
+    assert bounded([ONE_STEP], of="steps").margin == pytest.approx(0.98**2, abs=1e-4)
+    shorter = replace(ONE_STEP, assumed=lambda run: [run.distance - 0.75 * run.start])
     assert bounded([shorter], of="steps").margin == pytest.approx(0.75, abs=1e-4)
 
 
 def test_solvers_that_disagree_leave_a_bound_undecided(monkeypatch):
-    setting = Setting(
-        case="one step",
-        method=fedavg(0.2, 1),
-        clients=[CURVED],
-        measure=distance,
-        bound=lambda run: {"start": run.start},
-    )
-    agreed = bounded([setting], of="steps")
+    agreed = bounded([ONE_STEP], of="steps")
     assert agreed.verdict == "holds-on-cases"
     assert "dual value 0.9604; CLARABEL and SCS" in agreed.summary
     monkeypatch.setitem(worst_cases.SOLVERS, "SCS", {"max_iters": 2})
-    assert bounded([setting], of="steps").verdict == "undecided"
+    assert bounded([ONE_STEP], of="steps").verdict == "undecided"
 
 
 def test_every_summand_of_a_bound_is_left_out_in_turn():

@@ -110,7 +110,7 @@ def test_a_new_claim_is_judged_at_once(tmp_path, monkeypatch):
     assert judged.exit_code == 0, judged.output
     assert "◒ needs-a-condition" in judged.output
     assert "the limit 4/7 differs from the optimum 2/3" in flat(judged.output)
-    again = fedstat("new", "my_claim", "--claim")
+    again = fedstat("new", "my_claim.py", "--claim")
     assert "try `fedstat new my_claim-2 --claim`" in flat(again.output)
 
 

@@ -158,14 +158,11 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
                 f"{metric.replace('_', ' ')} is undefined, for all methods alike, at {len(rows)} of "
                 f"{len(predictions.clients)} clients: {_few(each)}. The mean over clients leaves them out."
             )
-        whole, seeds = (
-            pooled[(pooled["metric"] == metric) & (pooled["over"] == PATIENTS)].iloc[0],
-            len(predictions.seeds),
-        )
-        if 0 < whole["seeds"] < seeds:
+        whole = pooled[(pooled["metric"] == metric) & (pooled["over"] == PATIENTS)].iloc[0]
+        if 0 < whole["seeds"] < len(predictions.seeds):
             yield (
-                f"{metric.replace('_', ' ')} over all patients is of {whole['seeds']} of {seeds} seeds, "
-                f"for all methods alike; it is undefined in the others: {whole['undefined']}."
+                f"{metric.replace('_', ' ')} over all patients is of {whole['seeds']} of {len(predictions.seeds)} "
+                f"seeds, for all methods alike; it is undefined in the others: {whole['undefined']}."
             )
         if not METRICS[metric].alone:
             yield (
