@@ -191,18 +191,20 @@ def _untrained(tables: Tables, name: str) -> list[dict[str, str]]:
 
 
 def _codecs(tables: Tables, name: str) -> list[dict[str, str]]:
-    """Tabulate the bytes that a client uploads in a round, and how many there are to one without a codec."""
+    """Tabulate the bytes that a client uploads in a round, and accuracy, by method: without a codec first."""
     up = tables["arms"].set_index(["setting", "arm"])["up"]
-    return [
+    codecs = burdens_of(tables, name, "compression")
+    rows = [
         {
-            "method": method, "codec": words(burden), "up": f"{up[name, named(method, burden)]:,.0f}",
-            "whole": f"{up[name, named(method)]:,.0f}",
+            "method": method, "codec": words(burden) if burden in codecs else "none",
+            "up": f"{up[name, named(method, burden)]:,.0f}",
             "times": f"{up[name, named(method)] / up[name, named(method, burden)]:.2g}",
+            "accuracy": times(100, mean_of(rows_of(tables, name, method, burden)["accuracy"], within=(0, 1))),
         }
-        for burden in burdens_of(tables, name, "compression")
-        for method in methods_of(tables, name)
-        if method in (SHARED, FIRST) and up[name, named(method, burden)] > 0
+        for method in methods_of(tables, name) if codecs
+        for burden in (NONE, *codecs) if up[name, named(method, burden)] > 0
     ]  # fmt: skip
+    return rounded(rows, accuracy=1)
 
 
 def _epsilons(tables: Tables, name: str) -> list[dict[str, Any]]:

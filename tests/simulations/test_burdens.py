@@ -203,6 +203,20 @@ def test_honest_clients_accuracy_over_attackers_is_tabulated_with_its_intervals(
     assert shown["Local", "–"] == [by_hand("Local", NONE)] * 2
 
 
+def test_accuracy_stands_beside_the_bytes_of_each_codec():
+    tables = planted({("FedPer", SIGN): -15})
+    tables["arms"].loc[tables["arms"]["arm"].str.endswith(SIGN.label), "up"] = 4.0
+    (setting,) = numbers.numbers(tables, {})["settings"]
+    codecs = {(row["method"], row["codec"]): row for row in setting["codecs"]}
+    assert list(codecs) == [(m, codec) for m in ("FedAvg", "FedPer") for codec in ("none", "signs")]
+    assert (codecs["FedPer", "none"]["up"], codecs["FedPer", "signs"]["up"]) == ("100", "4")
+    assert codecs["FedPer", "signs"]["times"] == "25"
+    runs = tables["runs"]
+    x = 100 * runs[(runs["method"] == "FedPer") & (runs["burden"] == SIGN.label)]["accuracy"]
+    low, high = stats.t.interval(0.95, len(x) - 1, x.mean(), stats.sem(x))
+    assert codecs["FedPer", "signs"]["accuracy"] == f"{x.mean():.1f} [{low:.1f}, {high:.1f}]"
+
+
 def test_the_committed_account_is_recomputed_with_delta_relation_and_sampling():
     held = read_tables(Path(__file__).parents[2] / "reports/results/burdens")["account"]
     anew = pd.concat([account(setting) for setting in SCALES["desk"].settings], ignore_index=True)
