@@ -49,19 +49,12 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
 }
 PYTEST = ["-m", "pytest", "-q", "--no-header", "-rfE", "--tb=short", "-o", "filterwarnings=default"]
+#: Claims are judged by the ledger's lane, and studies print nothing that is compared.
+EXAMPLES = "not judge and not studies_run"
 #: What Python is given for each lane.
 LANES: dict[str, list[str]] = {
     "quick": PYTEST,
-    # claims are judged by the ledger's lane, and studies print nothing that is compared
-    "examples": [
-        *PYTEST,
-        "tests/docs/test_docstrings.py",
-        "tests/docs/test_readme.py",
-        "-m",
-        "",
-        "-k",
-        "not judge and not studies",
-    ],
+    "examples": [*PYTEST, "tests/docs/test_docstrings.py", "tests/docs/test_readme.py", "-m", "", "-k", EXAMPLES],
     "ledger": [*PYTEST, "theory_checks", "-m", ""],
     "report": [__file__, "--print-report"],
 }
