@@ -79,6 +79,8 @@ _LISTED, _LEAVES = 8, "a dict of tensors by leaf"
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 T = TypeVar("T")
+#: What `check_fields` holds fields to, by name.
+Rules = Mapping[str, str | int | tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +140,8 @@ class Method:
     taken_over: ClassVar[tuple[str, ...]] = ()
     averages: ClassVar[bool] = True
     exact_uploads: ClassVar[bool] = False
+    #: The rules that a class's fields keep to, beside those of the classes that it derives from; see `check_fields`.
+    _ranges: ClassVar[Rules] = {"weighting": ("samples", "uniform")}
 
     def __post_init__(self) -> None:
         """Check ranges, that fields annotated as numbers or truth values hold such, and that none hides a step."""
@@ -146,7 +150,8 @@ class Method:
                 f"{type(self).__name__} has a field {hidden[0]!r}, which is the name of a step of methods; give it "
                 "another name."
             )
-        check_fields(self, weighting=("samples", "uniform"))
+        own = [vars(cls).get("_ranges", {}) for cls in reversed(type(self).__mro__)]
+        check_fields(self, **{name: rule for rules in own for name, rule in rules.items()})
         if self.server is not None and (isinstance(self.server, type) or not isinstance(self.server, ServerOptimizer)):
             raise ValueError(
                 f"server must be an optimiser with a learning rate lr, such as fs.server.Adam(lr=0.01), got "

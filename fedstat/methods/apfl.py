@@ -9,10 +9,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -80,11 +79,7 @@ class APFL(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "a mixture of two models that train at once does not move as one model does",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, alpha="[0, 1]")
+    _ranges: ClassVar[Rules] = {"alpha": "[0, 1]"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the client's own alike, beside the share of the latter."""

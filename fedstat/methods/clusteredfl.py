@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows, inner_products
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -89,11 +88,12 @@ class ClusteredFL(Method):
         "clones": "the law compares with one client, which is nothing to cluster",
     }
     example: ClassVar[Mapping[str, Any]] = {"eps1": 100.0, "eps2": 0.0, "min_rounds": 0}
+    _ranges: ClassVar[Rules] = {
+        "eps1": "[0, inf)", "eps2": "[0, inf)", "min_rounds": 0, "linkage": ("single", "complete"),
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
-        check_fields(self, eps1="[0, inf)", eps2="[0, inf)", min_rounds=0, linkage=("single", "complete"))
         if self.server is not None:
             raise ValueError(f"server must be None, since every cluster has a mean of its own, got {self.server!r}.")
 

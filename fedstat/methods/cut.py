@@ -23,7 +23,6 @@ class Quantile:
     q: float
 
     def __post_init__(self) -> None:
-        """Check the range."""
         object.__setattr__(self, "q", number("a quantile", self.q, "[0, 1]"))
 
 
@@ -41,7 +40,6 @@ class Count:
     units: int
 
     def __post_init__(self) -> None:
-        """Check the range."""
         object.__setattr__(self, "units", whole("a count of shared units", self.units, 0))
 
 

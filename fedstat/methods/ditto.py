@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Context, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -63,11 +62,7 @@ class Ditto(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "a personal model that is pulled to the shared one does not train as if it were alone",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, penalty="[0, inf)", personal_epochs=1)
+    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "personal_epochs": 1}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the personal one alike."""

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.federated.codec import Message, Sparse
 from fedstat.federated.means import mixed
-from fedstat.federated.method import Method, keep, stack
+from fedstat.federated.method import Method, Rules, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -137,12 +136,13 @@ class FactorizedFL(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the penalty on mu is a force that plain training does not feel, also where a client is alone."
     }
+    _ranges: ClassVar[Rules] = {
+        "rank": 1, "min_neighbours": 1, "epsilon": "[0, inf)", "sparsity": "[0, inf)", "variant": ("alpha", "beta"),
+        "reading": ("code", "text"),
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
-        words = {"variant": ("alpha", "beta"), "reading": ("code", "text")}
-        check_fields(self, rank=1, min_neighbours=1, epsilon="[0, inf)", sparsity="[0, inf)", **words)
         if self.reset_head and self.reading == "text":
             raise ValueError('reset_head belongs to the authors\' code, but reading is "text"; take reading="code".')
         if self.server is not None:

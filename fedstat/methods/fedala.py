@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -91,11 +90,7 @@ class FedALA(Method):
     start_epochs: int = 11
 
     example: ClassVar[Mapping[str, Any]] = {"share": 1.0}  # a part of a batch depends on the client's number
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, top=1, eta="[0, inf)", share="(0, 1]", start_epochs=1)
+    _ranges: ClassVar[Rules] = {"top": 1, "eta": "[0, inf)", "share": "(0, 1]", "start_epochs": 1}
 
     def mixed(self, network: Network) -> tuple[str, ...]:
         """Return the leaves that are mixed."""

@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Message
-from fedstat.federated.method import Method, stack
+from fedstat.federated.method import Method, Rules, stack
 from fedstat.federated.slots import in_slot, is_statistic, share_all_but, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -84,11 +83,7 @@ class FedAMP(Method):
         "one client": "a mix of other clients' models needs other clients",
         "clones": "the law compares with a single client, which has no others to mix",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, penalty="[0, inf)", alpha="(0, inf)", scale="(0, inf)", start=("w", "u"))
+    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "alpha": "(0, inf)", "scale": "(0, inf)", "start": ("w", "u")}
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share no leaf, since every model is a client's own."""

@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, stack, written_out
+from fedstat.federated.method import Method, Rules, stack, written_out
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.fine_tuning import fine_tuned
 
@@ -69,11 +68,7 @@ class FedAvg(Method):
     part: Literal["all", "head"] = "all"
 
     averages: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, fine_tune=0, part=("all", "head"))
+    _ranges: ClassVar[Rules] = {"fine_tune": 0, "part": ("all", "head")}
 
     # `Method` has the same steps; they are written out here so that the algorithm can be read in one place
 

@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import stack
+from fedstat.federated.method import Rules, stack
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.fedper import FedPer
 from fedstat.methods.fine_tuning import fine_tuned
@@ -69,11 +68,7 @@ class FedBABU(FedPer):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the head does not train in the rounds, and a copy is fine-tuned after them."
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, fine_tune=1, part=("all", "head"))
+    _ranges: ClassVar[Rules] = {"fine_tune": 1, "part": ("all", "head")}
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """Train the body."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows, inner_products
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.means import mixed, step_to_mean
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -74,10 +74,7 @@ class FedCAC(Method):
     tau: float = 0.5
     beta: float = 100.0
 
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, tau="[0, 1]", beta="(0, inf)")
+    _ranges: ClassVar[Rules] = {"tau": "[0, 1]", "beta": "(0, inf)"}
 
     def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
         """Hold every client's mask, a byte for each weight, and while some are renewed all of them again."""

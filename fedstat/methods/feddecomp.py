@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedstat._checks import check_fields, whole
+from fedstat._checks import whole
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params, parameterize
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation
 from fedstat.parameterization import LowRankSum
@@ -90,12 +90,10 @@ class FedDecomp(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "steps in the two parts, one after the other, are no gradient step in their sum."
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        words = {"variant": get_args(Variant), "reading": ("code", "text")}
-        check_fields(self, conv_ratio="(0, 1]", dense_ratio="(0, 1]", lora_epochs=0, **words)
+    _ranges: ClassVar[Rules] = {
+        "conv_ratio": "(0, 1]", "dense_ratio": "(0, 1]", "lora_epochs": 0, "variant": get_args(Variant),
+        "reading": ("code", "text"),
+    }  # fmt: skip
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Add a low-rank part to every dense, recurrent and convolutional weight."""

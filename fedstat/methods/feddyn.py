@@ -8,11 +8,10 @@ from typing import ClassVar, Literal
 
 import torch
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.means import step_to_mean, weights_of_all
-from fedstat.federated.method import Method, keep, stack
+from fedstat.federated.method import Method, Rules, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -81,11 +80,7 @@ class FedDyn(Method):
         "one client": "the pull holds a client that is alone back, and the server goes beyond its model."
     }
     exact_uploads: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, alpha="(0, inf)")
+    _ranges: ClassVar[Rules] = {"alpha": "(0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the model, and beside it a client's gradient at zero."""

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import slot
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -72,11 +71,7 @@ class FedEM(Method):
         "one client": "a mixture of several models is not one model, whoever trains it",
         "fixed point": "mixture weights move by expectation steps, whatever the learning rate",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, components=1)
+    _ranges: ClassVar[Rules] = {"components": 1}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Draw the components independently, and let every client start from equal mixture weights.

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from fedstat import factor
-from fedstat._checks import check_fields, names, naming, number
+from fedstat._checks import names, naming, number
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.means import step_to_mean
-from fedstat.federated.method import Method, keep, rows, stack
+from fedstat.federated.method import Method, Rules, keep, rows, stack
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -132,13 +132,14 @@ class FedFac(Method):
     replicates: int = 2
 
     example: ClassVar[Mapping[str, Any]] = {"layers": ["hidden", "head"], "tau": Count(2), "kappa": 0.5}
+    _ranges: ClassVar[Rules] = {
+        "kappa": "(0, 1]", "replicates": 1, "reading": ("text", "code"), "source": ("weights", "updates"),
+        "rejoin": ("average", "add"),
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
         names("layers", self.layers)
-        words = {"reading": ("text", "code"), "source": ("weights", "updates"), "rejoin": ("average", "add")}
-        check_fields(self, kappa="(0, 1]", replicates=1, **words)
         if not isinstance(self.tau, Quantile | Count):
             try:
                 object.__setattr__(self, "tau", number("tau", self.tau, "[0, inf]"))

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
 from fedstat.federated.means import mixed
-from fedstat.federated.method import keep
+from fedstat.federated.method import Rules, keep
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.local import Local
@@ -82,11 +81,7 @@ class FedFOMO(Local):
         "one client": "the samples held out for validation do not train",
         "clones": "clones hold out different samples of the same data",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, candidates=1, epsilon="[0, 1]", epsilon_decay="[0, inf)")
+    _ranges: ClassVar[Rules] = {"candidates": 1, "epsilon": "[0, 1]", "epsilon_decay": "[0, inf)"}
 
     def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
         """Hold a matrix of affinities, and while it is renewed another one."""

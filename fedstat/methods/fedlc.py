@@ -9,10 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.state import Federation, State
 from fedstat.methods.classes import head_outputs, members
 
@@ -73,11 +72,7 @@ class FedLC(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "logits are calibrated by class counts also where a client is alone."
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, tau="[0, inf)")
+    _ranges: ClassVar[Rules] = {"tau": "[0, inf)"}
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start as every method does, if the task is one of classes."""

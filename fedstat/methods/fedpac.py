@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message
 from fedstat.federated.means import mixed
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.classes import all_counts, class_means, moments
@@ -91,11 +90,7 @@ class FedPAC(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "head and body take turns, and the body is pulled to centroids, also where a client is alone."
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, penalty="[0, inf)", head_lr="[0, inf)")
+    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "head_lr": "[0, inf)"}
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share the body."""

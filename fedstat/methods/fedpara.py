@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.network import Model, Network, Params, parameterize
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation
 from fedstat.models import mlp
@@ -76,11 +75,7 @@ class FedPara(Method):
     tanh: bool = False
 
     example_model: ClassVar[Model | None] = mlp(3, 24, 24, 2)
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, gamma="[0, 1]")
+    _ranges: ClassVar[Rules] = {"gamma": "[0, 1]"}
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Factorise the dense, recurrent and convolutional weights below the head that are large enough."""

@@ -55,7 +55,6 @@ class FedPer(Method):
     layers: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check types."""
         super().__post_init__()
         if self.layers is not None:
             names("layers", self.layers)

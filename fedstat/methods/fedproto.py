@@ -9,11 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import keep
+from fedstat.federated.method import Rules, keep
 from fedstat.federated.slots import without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.classes import all_counts, class_means, moments
@@ -90,11 +89,7 @@ class FedProto(Local):
         "one client": "features are pulled to prototypes also where a client is alone.",
         "fixed point": "prototypes, by which clients predict, are found also where no weight moves.",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, penalty="[0, inf)")
+    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)"}
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start without prototypes; the server remembers how many samples of each class a client has."""

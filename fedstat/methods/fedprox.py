@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Params
+from fedstat.federated.method import Rules
 from fedstat.methods.fedavg import FedAvg
 
 
@@ -64,11 +64,7 @@ class FedProx(FedAvg):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the pull to the received model also holds back a client that is alone."
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, mu="[0, inf)")
+    _ranges: ClassVar[Rules] = {"mu": "[0, inf)"}
 
     def pull(self, params: Params, context: Context) -> Params:
         """Return the gradient of half of `mu` times the squared distance from the received weights."""

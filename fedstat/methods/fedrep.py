@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params
+from fedstat.federated.method import Rules
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.fedper import FedPer
 
@@ -67,11 +67,10 @@ class FedRep(FedPer):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "head and body take turns, which is no gradient step in both at once."
     }
+    _ranges: ClassVar[Rules] = {"head_epochs": 0, "body_epochs": 0}
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
-        check_fields(self, head_epochs=0, body_epochs=0)
         if self.head_epochs + self.body_epochs == 0:
             raise ValueError("head_epochs and body_epochs must not both be 0, since nothing would be trained.")
 

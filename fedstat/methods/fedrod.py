@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.classes import head_outputs, members
@@ -74,11 +73,7 @@ class FedRoD(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "a balanced loss and a second head make another model than joint training of the network."
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, gamma="[0, inf)")
+    _ranges: ClassVar[Rules] = {"gamma": "[0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Add a private head of zeros to the network's leaves."""

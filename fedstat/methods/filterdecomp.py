@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Model, Network, Params, parameterize
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import Method, stack
+from fedstat.federated.method import Method, Rules, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.parameterization import Atoms
@@ -113,12 +112,13 @@ class FilterDecomp(Method):
 
     example: ClassVar[Mapping[str, Any]] = {"atoms": 4}
     example_model: ClassVar[Model | None] = staticmethod(_three_pixels)
+    _ranges: ClassVar[Rules] = {
+        "atoms": 1, "beta": "(0, 1]", "basis": ("orthonormal", "canonical"), "head": ("shared", "local"),
+        "slow": ("all", "alpha"),
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
-        words = {"basis": ("orthonormal", "canonical"), "head": ("shared", "local"), "slow": ("all", "alpha")}
-        check_fields(self, atoms=1, beta="(0, 1]", **words)
         if self.head == "local" and not self.personal:
             raise ValueError(
                 "head='local' belongs to personal atoms, but personal is False; set personal=True as well."

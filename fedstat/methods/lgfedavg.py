@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.ensemble import ensemble
@@ -67,11 +66,7 @@ class LGFedAvg(Method):
 
     label: ClassVar[str] = "LG-FedAvg"
     example: ClassVar[Mapping[str, Any]] = {"top": 1}
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, top=0)
+    _ranges: ClassVar[Rules] = {"top": 0}
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share the upper layers."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, stack
+from fedstat.federated.method import Method, Rules, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -69,10 +69,7 @@ class MOON(Method):
     mu: float = 1.0
     temperature: float = 0.5
 
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, mu="[0, inf)", temperature="(0, inf)")
+    _ranges: ClassVar[Rules] = {"mu": "[0, inf)", "temperature": "(0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the model and the client's last one alike, beside a flag: 1 if the client has trained one, else 0."""

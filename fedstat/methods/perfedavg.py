@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, Context, Phase
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, stack
+from fedstat.federated.method import Method, Rules, stack
 from fedstat.federated.state import Federation, Predictor, State
 
 
@@ -71,11 +70,7 @@ class PerFedAvg(Method):
         "permutation": "which samples of a full batch go to which part of a step is drawn by the client's number",
         "clones": "clients with the same data draw different parts of a step",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, inner_lr="[0, inf)", delta="(0, inf)", adaptation=("step", "epoch"))
+    _ranges: ClassVar[Rules] = {"inner_lr": "[0, inf)", "delta": "(0, inf)", "adaptation": ("step", "epoch")}
 
     @property
     def batches(self) -> int:  # type: ignore[override]

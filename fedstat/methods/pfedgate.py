@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields, number
+from fedstat._checks import number
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message, Selected
-from fedstat.federated.method import Method, stack
+from fedstat.federated.method import Method, Rules, stack
 from fedstat.federated.slots import in_slot, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -93,18 +93,10 @@ class PFedGate(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the gate scales and cuts the model also where there is nobody to share it with"
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(
-            self,
-            density="(0, 1]",
-            parts=1,
-            gate_lr="[0, inf)",
-            gates=("client", "sample"),
-            ranking=("score/size", "score"),
-        )
+    _ranges: ClassVar[Rules] = {
+        "density": "(0, 1]", "parts": 1, "gate_lr": "[0, inf)", "gates": ("client", "sample"),
+        "ranking": ("score/size", "score"),
+    }  # fmt: skip
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Add one gate, from which all clients start, to the model, with places for its moments and mean scores."""

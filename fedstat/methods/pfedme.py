@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, gradient_on_all
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -87,11 +86,7 @@ class PFedMe(Method):
         "one client": "a client that is alone descends the envelope of its loss, not the loss.",
         "fixed point": "the personal model is found at a rate of its own, also where the shared model has rate zero.",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, penalty="(0, inf)", inner_steps=1, inner_lr="[0, inf)")
+    _ranges: ClassVar[Rules] = {"penalty": "(0, inf)", "inner_steps": 1, "inner_lr": "[0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the personal one alike."""

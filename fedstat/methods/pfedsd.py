@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method
+from fedstat.federated.method import Method, Rules
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -68,11 +67,7 @@ class PFedSD(Method):
     exempt: ClassVar[Mapping[str, str]] = {
         "one client": "the pull to a model's own past outputs has no counterpart in plain training",
     }
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, penalty="[0, inf)", temperature="(0, inf)")
+    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "temperature": "(0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the teacher alike, beside a flag: 1 if the client has a teacher yet, else 0.

@@ -9,13 +9,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, gradient_on_all
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
 from fedstat.federated.means import step_to_mean, weights_of_all
-from fedstat.federated.method import Method, keep, stack
+from fedstat.federated.method import Method, Rules, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -83,11 +82,7 @@ class SCAFFOLD(Method):
 
     taken_over: ClassVar[tuple[str, ...]] = (SERVERS,)
     exact_uploads: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        super().__post_init__()
-        check_fields(self, option=("I", "II"))
+    _ranges: ClassVar[Rules] = {"option": ("I", "II")}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the model, and beside it both controls at zero."""

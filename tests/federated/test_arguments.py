@@ -191,3 +191,18 @@ def test_a_batch_larger_than_the_data_is_all_samples(method, batch_size):
     assert (
         BatchOrders(batch_size, pool, 0, group=method.batches).of([Job(0, Seeds(0), 0)], 0, [1]).places.shape[-1] == 19
     )
+
+
+def test_a_class_keeps_to_the_ranges_that_it_inherits_and_may_narrow_them():
+    with pytest.raises(ValueError, match=r"fine_tune must be a whole number, at least 0, got -1"):
+        fs.methods.FedProx(fine_tune=-1)  # FedAvg's range, beside one of its own
+
+    class Held(fs.methods.FedProx):
+        _ranges = {"mu": "[1, inf)"}  # noqa: RUF012
+
+    assert Held(mu=1.0).mu == 1.0
+    assert fs.methods.FedProx(mu=0.5).mu == 0.5
+    with pytest.raises(ValueError, match=r"mu must be a number in \[1, inf\), got 0.5"):
+        Held(mu=0.5)
+    with pytest.raises(ValueError, match="weighting must be"):
+        Held(mu=1.0, weighting="equal")
