@@ -80,7 +80,6 @@ class TrimmedMean:
     share: float
 
     def __post_init__(self) -> None:
-        """Check the share."""
         check_fields(self, share="[0, 0.5)")
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
@@ -116,7 +115,6 @@ class GeometricMedian:
     steps: int = 100
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, smoothing="(0, inf)", steps=1)
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:
@@ -156,7 +154,6 @@ class Krum:
     kept: int = 1
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, f=0, kept=1)
 
     @property
@@ -190,7 +187,6 @@ class Bulyan:
     f: int
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, f=0)
 
     @property
@@ -228,7 +224,6 @@ class ClippedMean:
     most: float
 
     def __post_init__(self) -> None:
-        """Check the norm."""
         check_fields(self, most="(0, inf)")
 
     def __call__(self, changes: Tensor, weight: Tensor) -> Tensor:

@@ -90,7 +90,6 @@ class SignFlip:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, share="[0, 1)", scale="(0, inf)")
 
     def __call__(self, changes: Tensor, malicious: Tensor, rng: np.random.Generator) -> Tensor:
@@ -123,7 +122,6 @@ class Gaussian:
     scale: float
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, share="[0, 1)", scale="(0, inf)")
 
     def __call__(self, changes: Tensor, malicious: Tensor, rng: np.random.Generator) -> Tensor:
@@ -161,7 +159,6 @@ class ALittle:
     z: float | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, share="[0, 1)", z="[0, inf)")
 
     def __call__(self, changes: Tensor, malicious: Tensor, rng: np.random.Generator) -> Tensor:
@@ -196,7 +193,6 @@ class InnerProduct:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, share="[0, 1)", epsilon="(0, inf)")
 
     def __call__(self, changes: Tensor, malicious: Tensor, rng: np.random.Generator) -> Tensor:
@@ -229,7 +225,6 @@ class LabelFlip:
     share: float
 
     def __post_init__(self) -> None:
-        """Check the share."""
         check_fields(self, share="[0, 1)")
 
     def poison(self, clients: Clients, malicious: np.ndarray) -> Clients:

@@ -132,7 +132,6 @@ class Poisson:
     share: float
 
     def __post_init__(self) -> None:
-        """Check the range."""
         check_fields(self, share="(0, 1]")
 
     def __call__(self, round: int, clients: int, rng: np.random.Generator, fixed: np.random.Generator) -> np.ndarray:
@@ -167,7 +166,6 @@ class Dropout:
     probability: float | Sequence[float]
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         _check_base(self)
         several, value = np.ndim(self.probability) > 0, self.probability
         each = [number("probability", one, "[0, 1]") for one in (value if several else [value])]  # type: ignore[union-attr]
@@ -219,7 +217,6 @@ class Stragglers:
     work: tuple[float, float]
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         _check_base(self)
         check_fields(self, slow="[0, 1]")
         if not (isinstance(self.work, list | tuple) and len(self.work) == 2):

@@ -44,7 +44,6 @@ class Selected:
     mask: Tensor
 
     def __post_init__(self) -> None:
-        """Check types and shapes."""
         _check_floats("Selected", self.values)
         if self.mask.dtype != torch.bool:
             raise ValueError(f"Selected: mask must be bool, got {self.mask.dtype}.")
@@ -86,7 +85,6 @@ class Sparse:
     values: Tensor
 
     def __post_init__(self) -> None:
-        """Check the type."""
         _check_floats("Sparse", self.values)
 
 
@@ -113,7 +111,6 @@ class Bits:
     mask: Tensor
 
     def __post_init__(self) -> None:
-        """Check the type."""
         if self.mask.dtype != torch.bool:
             raise ValueError(f"Bits: mask must be bool, got {self.mask.dtype}.")
 

@@ -124,7 +124,6 @@ class QSGD:
     levels: int
 
     def __post_init__(self) -> None:
-        """Check the levels."""
         check_fields(self, levels=1)
         if self.levels > _LEVELS:
             raise ValueError(f"levels must be at most {_LEVELS}, got {self.levels}.")
@@ -176,7 +175,6 @@ class RandK:
     share: float
 
     def __post_init__(self) -> None:
-        """Check the share."""
         check_fields(self, share="(0, 1]")
 
     def variance(self, d: int) -> float:
@@ -221,7 +219,6 @@ class TopK:
     feedback: bool = True
 
     def __post_init__(self) -> None:
-        """Check the share."""
         check_fields(self, share="(0, 1]")
 
     def contraction(self, d: int) -> float:
@@ -265,7 +262,6 @@ class Sign:
     feedback: bool = True
 
     def __post_init__(self) -> None:
-        """Check the type."""
         check_fields(self)
 
     def contraction(self, d: int) -> float:

@@ -109,7 +109,6 @@ class Gaussian:
     at: Literal["server", "client"] = "server"
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, clip="(0, inf)", noise="[0, inf)", at=("server", "client"))
 
     def send(self, changes: Tensor, of: float, rng: np.random.Generator) -> Tensor:

@@ -49,7 +49,6 @@ class Patience:
     higher: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, rounds=1, split=("validation", "test", "train"))
         if not (isinstance(self.metric, str) and self.metric):
             raise ValueError(f"metric must be the name of a metric, got {self.metric!r}.")

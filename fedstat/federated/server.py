@@ -73,7 +73,6 @@ class SGD(optimizers.SGD):
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
         check_fields(self, lr="(0, inf)")
 
@@ -105,7 +104,6 @@ class Adagrad:
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, lr="(0, inf)", beta="[0, 1)", tau="(0, inf)")
 
     def start(self, params: Params) -> Params:
@@ -151,7 +149,6 @@ class Adam(Adagrad):
     beta2: float = 0.99
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
         check_fields(self, beta2="[0, 1)")
 

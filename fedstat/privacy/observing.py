@@ -54,7 +54,6 @@ class Look:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, client=0, round=0, batch=1, steps=1)
 
 

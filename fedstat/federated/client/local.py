@@ -77,7 +77,6 @@ class Training:
     schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(
             self, momentum="[0, 1)", batch_size=1, weight_decay="[0, inf)", clip_norm="(0, inf)", lr_decay="(0, 1]"
         )
@@ -183,7 +182,6 @@ class Phase:
     plain: bool = False
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         if self.plain is not False or not (self.epochs is self.first_epoch is self.steps is None):
             check_fields(self, epochs=0, first_epoch=0, steps=0)
         if self.lr is not None:

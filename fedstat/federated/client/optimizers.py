@@ -85,7 +85,6 @@ class SGD:
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, momentum="[0, 1)")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs momentum, and momentum is 0.")
@@ -128,7 +127,6 @@ class Adam:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, eps="(0, inf)")
         betas = self.betas
         if not (isinstance(betas, tuple | list) and len(betas) == 2 and all(0 <= b < 1 for b in betas)):
@@ -181,7 +179,6 @@ class AdamW(Adam):
     decay: float = 0.01
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         super().__post_init__()
         check_fields(self, decay="[0, inf)")
 

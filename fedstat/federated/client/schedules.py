@@ -37,7 +37,6 @@ class Cosine:
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, rounds=1, least="[0, 1]")
 
     def __call__(self, round: int, step: int) -> float:
@@ -66,7 +65,6 @@ class Warmup:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, rounds=0, steps=0)
 
     def __call__(self, round: int, step: int) -> float:
@@ -96,7 +94,6 @@ class Milestones:
     factor: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_fields(self, factor="[0, 1]")
         object.__setattr__(self, "after", tuple(whole("after", one, 1) for one in self.after))
 

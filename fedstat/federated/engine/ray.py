@@ -77,7 +77,6 @@ class RayExecutor:
     local: ExecutorName = "auto"
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         number("gpus", self.gpus, "(0, inf)")
         choice("local", self.local, [name for name in NAMES if name != "ray"])
 
