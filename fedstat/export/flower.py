@@ -178,13 +178,7 @@ def to_records(packet: Packet) -> RecordDict:
 
 
 def from_records(records: RecordDict) -> Packet:
-    """Return the packet in Flower's records.
-
-    Raises
-    ------
-    Refused
-        If they hold anything but arrays and numbers.
-    """
+    """Return the packet in Flower's records; what holds anything but arrays and numbers is `Refused`."""
     arrays, numbers = records.array_records.get(_ARRAYS), records.metric_records.get(_NUMBERS)
     if arrays is None or numbers is None or len(records) != 2:
         raise Refused(f"a message must hold the records {_ARRAYS!r} and {_NUMBERS!r} alone, got {sorted(records)}.")

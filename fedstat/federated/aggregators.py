@@ -247,12 +247,8 @@ def heard(rule: Aggregator | Mechanism, state: State, update: Update) -> Update:
     """Return the update with every participant's change replaced by the rule's outcome, which is then their mean.
 
     The rule sees the changes of all shared weights; running statistics, which would outweigh them, come to their
-    medians. What clients keep for themselves stays as it is.
-
-    Raises
-    ------
-    ValueError
-        If the rule returns anything but one change.
+    medians. What clients keep for themselves stays as it is. A rule that returns anything but one change raises a
+    ValueError.
     """
     shared = _shared(state)
     weights, running = ({n: shared[n] for n in shared if is_statistic(n) == kind} for kind in (False, True))

@@ -264,13 +264,7 @@ def z_max(participants: int, attackers: int) -> float:
 
 
 def check_attack(attack: object) -> None:
-    """Refuse what is no attack.
-
-    Raises
-    ------
-    ValueError
-        It says what would be one.
-    """
+    """Refuse what is no attack, and say what would be one."""
     wrong = isinstance(attack, (type, *AGGREGATORS.values()))  # a rule may have a share, too
     if wrong or not (is_dataclass(attack) and isinstance(attack, Attack)):
         raise ValueError(
@@ -282,10 +276,7 @@ def check_attack(attack: object) -> None:
 def attackers(attack: Attack, clients: int, seeds: Seeds) -> np.ndarray:
     """Return the sorted ids of the clients that attack, a function of seed and share: a larger share has more of them.
 
-    Raises
-    ------
-    ValueError
-        If no client is honest, or none attacks though the share is positive.
+    A share that leaves no client honest, or is positive and makes none an attacker, raises a ValueError.
     """
     count = share_of(clients, attack.share)
     if count == clients:
@@ -303,10 +294,7 @@ def attackers(attack: Attack, clients: int, seeds: Seeds) -> np.ndarray:
 def poisoned(attack: Attack, clients: Clients, who: np.ndarray) -> Clients:
     """Return the clients of a run after the attackers `who` changed their training data; the same if they change none.
 
-    Raises
-    ------
-    ValueError
-        If an attack of one's own makes something else of them.
+    An attack of one's own that makes something else of them raises a ValueError.
     """
     if not poisons(attack) or not len(who):
         return clients
@@ -328,27 +316,10 @@ def falsified(
     """Return the update with what the attackers among the participants send in the place of what they trained.
 
     Numbers that they send as they are stay the same to the last bit. Where masks tell what travels and differ between
-    clients, an attacker falsifies the elements that it sends; of `Sparse` entries those that are not zero.
-
-    Parameters
-    ----------
-    attack : Attack
-        What they do.
-    who : ndarray of int
-        The attackers among all clients.
-    sent : mapping of str to entries
-        What the participants would upload.
-    state : State
-        What the method knows; its ``server`` names the leaves.
-    update : Update
-        What the participants received and trained.
-    rng : numpy Generator
-        The attackers' randomness of this round.
-
-    Raises
-    ------
-    ValueError
-        If the attack returns anything but a change for each attacker, or nothing is sent that it could falsify.
+    clients, an attacker falsifies the elements that it sends; of `Sparse` entries those that are not zero. `who` are
+    the attackers among all clients, `sent` is what the participants would upload, and the state's ``server`` names the
+    leaves. An attack that returns anything but a change for each attacker, or finds nothing to falsify, raises a
+    ValueError.
     """
     malicious = torch.from_numpy(np.isin(update.ids.cpu().numpy(), who)).to(update.ids.device)
     both = [n for n in sent if n in update.start and not is_statistic(n) and not isinstance(sent[n], Bits)]

@@ -350,13 +350,7 @@ def _whole(name: str, column: pd.Series, least: int) -> np.ndarray:
 
 
 def attended_by(attendance: Attendance, seeds: Seeds, round: int, clients: int) -> Attended:
-    """Return who comes to a round under a seed.
-
-    Raises
-    ------
-    ValueError
-        If the attendance is no share for each client.
-    """
+    """Return who comes to a round under a seed; ValueError if the attendance is no share for each client."""
     rng, fixed = seeds.stream("participants", round), seeds.stream("attendance")
     work = checked(attendance(round, clients, rng, fixed), clients)
     expected = expected_of(attendance, clients)

@@ -298,38 +298,11 @@ def compressed(
     rngs: Sequence[np.random.Generator],
     clients: int,
 ) -> tuple[Update, dict[str, Entry | Coded], ClientStore]:
-    """Compress what participants upload.
+    """Compress uploads; return what the server has of the update, what travels, and what each client has not sent.
 
-    Parameters
-    ----------
-    codec : Compression
-        The compression.
-    of : str
-        The method's name.
-    state : State
-        Its state, with what each client has not sent.
-    update : Update
-        What m participants received and trained.
-    down, up : Message
-        What they received and what they upload by the method.
-    rngs : sequence of numpy Generator
-        One for each of the m.
-    clients : int
-        How many clients there are in all.
-
-    Returns
-    -------
-    update : Update
-        What the server has of it.
-    message : dict
-        What travels.
-    unsent : ClientStore
-        What each client has not sent after this; empty without feedback.
-
-    Raises
-    ------
-    ValueError
-        If the method sends what cannot be compressed, or the codec decodes to something else than a finite vector.
+    `of` is the method's name, whose m participants receive `down` and upload `up`, with a generator each; `clients` is
+    the number of all clients. Without feedback nothing is left unsent. A ValueError tells of a method that sends what
+    cannot be compressed, and of a codec that decodes to something else than a finite vector.
     """
     coded, heard, lost = dict[str, Entry | Coded](up), dict(update.end), dict[str, Tensor]()
     feedback = bool(getattr(codec, "feedback", False))
@@ -353,13 +326,7 @@ def compressed(
 
 
 def decompressed(codec: Compression, data: bytes, d: int) -> np.ndarray:
-    """Return the vector (d,) of float32 that bytes stand for.
-
-    Raises
-    ------
-    ValueError
-        If it is no finite vector of that length.
-    """
+    """Return the vector (d,) of float32 that bytes stand for; ValueError if it is no finite vector of that length."""
     found = np.asarray(codec.decode(data, d) if d else np.frombuffer(_of_length(data, 0), np.float32))
     if found.shape != (d,) or found.dtype.kind != "f":
         raise ValueError(f"{codec!r} must decode to floats of shape ({d},), got {found.dtype} of shape {found.shape}.")

@@ -82,10 +82,7 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
 def own(metrics: Mapping[str, Metric], outputs: Tensor, y: Tensor, valid: Tensor) -> dict[str, Tensor]:
     """Return more metrics, client by client; arguments and missing values are those of `standard`.
 
-    Raises
-    ------
-    ValueError
-        If a metric fails or returns something else than a number; it is named.
+    One that fails, or returns something else than a number, raises a ValueError that names it.
     """
     known = finite(outputs, valid).tolist()
     found: dict[str, list[float]] = {name: [] for name in metrics}
@@ -103,10 +100,7 @@ def finite(outputs: Tensor, valid: Tensor) -> Tensor:
 def choose_metrics(wanted: Mapping[str, Metric] | Iterable[str]) -> dict[str, Metric]:
     """Return metrics by name, from a mapping, or from names of those in this module.
 
-    Raises
-    ------
-    ValueError
-        For an unknown name, a name that every run reports already, or what is no function.
+    An unknown name, one that every run reports already, and what is no function raise a ValueError.
     """
     if not isinstance(wanted, Mapping):
         listed = [wanted] if isinstance(wanted, str) else list(wanted)

@@ -64,13 +64,7 @@ class Patience:
         return max(values) - self.best(values) >= self.rounds
 
     def value(self, table: pd.DataFrame) -> float:
-        """Return the mean over clients of what one evaluation measured of a run.
-
-        Raises
-        ------
-        ValueError
-            If the metric was not measured.
-        """
+        """Return the mean over clients of what one evaluation measured of a run; ValueError without the metric."""
         personal = table[table["estimand"] == table["estimand"].iloc[0]]
         rows = personal[personal["metric"] == self.metric]
         if not len(rows):

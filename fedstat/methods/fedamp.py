@@ -92,10 +92,7 @@ class FedAMP(Method):
     def init(self, network: Network, federation: Federation) -> State:
         """Start as every method does.
 
-        Raises
-        ------
-        ValueError
-            If a client's weight in its own mix could become negative: ``alpha (K - 1) / scale`` exceeds one.
+        A client's weight in its own mix must not become negative: ``alpha (K - 1) / scale`` above one is a ValueError.
         """
         others = len(federation.clients) - 1
         if self.alpha * others > self.scale:

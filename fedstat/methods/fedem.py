@@ -76,10 +76,7 @@ class FedEM(Method):
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Draw the components independently, and let every client start from equal mixture weights.
 
-        Raises
-        ------
-        ValueError
-            If a module, with one set of weights, was given instead of a function that builds the network.
+        A module, which has one set of weights, raises a ValueError: draws need a function that builds the network.
         """
         draws = [network.initial()]
         if self.components > 1:

@@ -78,13 +78,7 @@ class PerFedAvg(Method):
         return 3 if self.hessian_free else 2
 
     def init(self, network: Network, federation: Federation) -> State:
-        """Start as every method does.
-
-        Raises
-        ------
-        ValueError
-            If clients train by Adam, whose steps are not the gradient step by which the weights are adapted later.
-        """
+        """Start as every method does, if clients train by SGD: Adam's are not the step by which weights adapt later."""
         if federation.training.optimizer != "sgd":
             raise ValueError(
                 f'PerFedAvg adapts by a plain gradient step, so optimizer must be "sgd", got '
@@ -112,13 +106,7 @@ class PerFedAvg(Method):
         return {n: v[n] - self.inner_lr * (ahead[n] - behind[n]) / (2 * self.delta) for n in v}
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
-        """Give the adapted models, and the shared weights as they are.
-
-        Raises
-        ------
-        ValueError
-            If the clients' data, on which the models adapt, are not at hand.
-        """
+        """Give the models adapted to the clients' data, which must be at hand, and the shared weights as they are."""
         if federation is None:
             raise ValueError(
                 "PerFedAvg's personal models adapt to the clients' data, which a loaded result does not hold."

@@ -72,10 +72,7 @@ class PFedSD(Method):
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the teacher alike, beside a flag: 1 if the client has a teacher yet, else 0.
 
-        Raises
-        ------
-        ValueError
-            If the task is regression, which has no class probabilities to distil.
+        A regression, which has no class probabilities to distil, raises a ValueError.
         """
         if federation.clients.classes is None:
             raise ValueError("PFedSD distils class probabilities, and these clients' targets are numbers.")
@@ -104,12 +101,9 @@ class PFedSD(Method):
         return in_slot(without_slots(params), TEACHER) | {MET: torch.ones_like(params[MET])}
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
-        """Give the models that clients trained last, and the shared one.
+        """Give the models that clients trained last, and the shared one; who never took part trains for it first.
 
-        Raises
-        ------
-        ValueError
-            If a client has never taken part and its data are not at hand.
+        Where the data of such clients are not at hand, a ValueError says so.
         """
         params = self.receive(state, ids)
         unmet = (params[MET] == 0).nonzero()[:, 0]

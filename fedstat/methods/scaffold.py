@@ -95,13 +95,9 @@ class SCAFFOLD(Method):
         return in_slot(share_all_but(network, network.trainable), OWN)
 
     def init(self, network: Network, federation: Federation) -> State:
-        """Start as every method does; the server remembers every client's share in c.
+        """Start as every method does, if controls will be gradients: clients train by plain SGD, and clip nothing.
 
-        Raises
-        ------
-        ValueError
-            If clients train with another optimiser than plain SGD, or clip their gradients: controls would be no
-            gradients then.
+        The server remembers every client's share in c.
         """
         training = federation.training
         if training.steps != SGD() or training.clip_norm is not None:

@@ -314,13 +314,7 @@ class Result:
         return self.methods[key[0]].parameterize(network, seeds.stream("parts"))
 
     def check_continues(self, config: Mapping[str, Any], rounds: int) -> int:
-        """Return the rounds done, if a run of `config` for `rounds` rounds continues this one.
-
-        Raises
-        ------
-        ValueError
-            If the configurations differ, or nothing is left to do.
-        """
+        """Return the rounds done, if a run of `config` for `rounds` rounds continues this one; else ValueError."""
         self.check_same(config)
         if self.config["rounds"] >= rounds:
             raise ValueError(
@@ -329,13 +323,7 @@ class Result:
         return int(self.config["rounds"])
 
     def check_same(self, config: Mapping[str, Any]) -> None:
-        """Make sure that this is a run of `config`, of however many rounds.
-
-        Raises
-        ------
-        ValueError
-            If samples, network, methods, own code or settings differ; the message names them.
-        """
+        """Refuse a `config` of another run, of however many rounds: a ValueError names what differs."""
         if told := differences(self.config, config):
             added = " and ".join(sorted(config["methods"].keys() - self.config["methods"].keys()))
             alone = f" Run {added} alone under the same seeds, and give both results to fs.compare." if added else ""
