@@ -298,13 +298,7 @@ class Trace:
         if (twice := np.flatnonzero((np.diff(t) == 0) & (np.diff(k) == 0))).size:
             raise ValueError(f"table holds client {k[twice[0]]} twice in round {t[twice[0]]}.")
         held = hashlib.sha256(t.tobytes() + k.tobytes() + work.tobytes()).hexdigest()[:16]
-        for name, value in {
-            "rounds": int(t[-1]),
-            "clients": int(k.max()) + 1,
-            "digest": held,
-            "_rows": (t, k, work),
-        }.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(rounds=int(t[-1]), clients=int(k.max()) + 1, digest=held, _rows=(t, k, work))
 
     def __call__(self, round: int, clients: int, rng: np.random.Generator, fixed: np.random.Generator) -> np.ndarray:
         """Return the shares of the round's rows."""

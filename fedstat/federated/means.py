@@ -29,16 +29,13 @@ def step_to_mean(server: Params, update: Update, shared: Params) -> Params:
             new[name] = leaf
             continue
         change = update.end[name] - update.start[name]
-        if mask is None:
-            new[name] = leaf + torch.tensordot(update.weight, change, dims=1)
-            continue
-        if mask.shape[0] == 1:
+        if mask is None or len(mask) == 1:
             mean = torch.tensordot(update.weight, change, dims=1)
         else:
             weight = update.weight.view(-1, *[1] * (change.dim() - 1)) * mask
             total = weight.sum(0)
             mean = (weight * change).sum(0) / torch.where(total > 0, total, 1)
-        new[name] = torch.where(mask.any(0), leaf + mean, leaf)
+        new[name] = leaf + mean if mask is None else torch.where(mask.any(0), leaf + mean, leaf)
     return new
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from time import perf_counter
 from typing import Literal
 
@@ -61,13 +62,8 @@ class _Lines:
         if due or self.done == self.rounds:
             self.last = now
             left = gone / (self.done - self.first) * (self.rounds - self.done)
-            times = f"{_clock(gone)} gone, about {_clock(left)} left"
+            times = f"{timedelta(seconds=round(gone))} gone, about {timedelta(seconds=round(left))} left"
             print(f"round {self.done} of {self.rounds}: {note()}, {times}", file=sys.stderr, flush=True)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def in_brief(evaluated: Sequence[pd.DataFrame], round: int, clients: int, since: float) -> str:
