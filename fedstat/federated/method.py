@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -79,7 +80,6 @@ _LISTED, _LEAVES = 8, "a dict of tensors by leaf"
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 T = TypeVar("T")
-#: What `check_fields` holds fields to, by name.
 Rules = Mapping[str, str | int | tuple[str, ...]]
 
 
@@ -140,18 +140,17 @@ class Method:
     taken_over: ClassVar[tuple[str, ...]] = ()
     averages: ClassVar[bool] = True
     exact_uploads: ClassVar[bool] = False
-    #: The rules that a class's fields keep to, beside those of the classes that it derives from; see `check_fields`.
+    #: What a class's own fields keep to.
     _ranges: ClassVar[Rules] = {"weighting": ("samples", "uniform")}
 
     def __post_init__(self) -> None:
-        """Check ranges, that fields annotated as numbers or truth values hold such, and that none hides a step."""
+        """Check that no field hides a step, and what fields hold."""
         if hidden := [each.name for each in fields(self) if callable(getattr(Method, each.name, None))]:
             raise ValueError(
                 f"{type(self).__name__} has a field {hidden[0]!r}, which is the name of a step of methods; give it "
                 "another name."
             )
-        own = [vars(cls).get("_ranges", {}) for cls in reversed(type(self).__mro__)]
-        check_fields(self, **{name: rule for rules in own for name, rule in rules.items()})
+        check_fields(self, **ChainMap(*(vars(cls).get("_ranges", {}) for cls in type(self).__mro__)))
         if self.server is not None and (isinstance(self.server, type) or not isinstance(self.server, ServerOptimizer)):
             raise ValueError(
                 f"server must be an optimiser with a learning rate lr, such as fs.server.Adam(lr=0.01), got "
