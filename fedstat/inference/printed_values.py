@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from fedstat.inference.formatting import number
+from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import paired_difference, spreads
 from fedstat.inference.levels import check_level
-from fedstat.inference.printed.standing import welch
 
 #: Whether a difference of two methods has the printed sign; "printed equal" if the paper prints one value for both.
 Answer = Literal["same", "opposite", "not resolved", "printed equal"]
@@ -212,8 +212,8 @@ def _prediction(x: np.ndarray, row: pd.Series, level: float) -> tuple[float, flo
         raise ValueError(f"{row.name} has the same value under all of our seeds: no spread to predict by.")
     sd, df, error = float(row.get("sd", np.nan)), float(n - 1), np.sqrt(variance * (1 / n + 1 / m))
     if not np.isnan(sd):
-        variances, runs = np.array([variance, sd**2]), np.array([n, m])
-        error, df = np.sqrt((variances / runs).sum()), welch(variances, runs)
+        of_means = np.array([variance / n, sd**2 / m])
+        error, df = np.sqrt(of_means.sum()), float(satterthwaite(of_means, np.array([n - 1, m - 1])))
     half = float(stats.t.ppf((1 + level) / 2, df) * error)
     return mean, mean - half, mean + half
 

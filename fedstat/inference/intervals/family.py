@@ -277,6 +277,13 @@ def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     return np.where(n > 0, mean, np.nan), (errors**2).sum(axis=-1) / df, df, n
 
 
+def satterthwaite(variances: np.ndarray, df: np.ndarray | float) -> np.ndarray:
+    """Return the degrees of freedom of sums of variances over the first axis; infinite where a sum is zero."""
+    fourth = (variances**2 / df).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.where(fourth == 0, np.inf, variances.sum(axis=0) ** 2 / np.where(fourth == 0, 1.0, fourth))
+
+
 @dataclass(frozen=True, eq=False)
 class Limits:
     """Intervals of differences, arrays of shape (..., P); `se` and `df` are those that made each interval."""

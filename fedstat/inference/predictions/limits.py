@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedstat.inference.intervals.family import moments
+from fedstat.inference.intervals.family import moments, satterthwaite
 
 _HALVINGS = 60
 
@@ -41,13 +41,6 @@ def over_patients(
     apart = size * (np.add.reduceat(a, starts, axis=1) / size - mean[:, place[starts]]) ** 2
     between = np.zeros(len(a)) if by_class else np.where((count > 1)[place[starts]], apart, 0.0).sum(axis=1)
     return each.sum(axis=0), satterthwaite(each, np.maximum(size - 1.0, 1.0)[:, None]), between
-
-
-def satterthwaite(variances: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """Return the degrees of freedom of sums of variances over the first axis; infinite where a sum is zero."""
-    fourth = (variances**2 / df).sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.where(fourth == 0, np.inf, variances.sum(axis=0) ** 2 / np.where(fourth == 0, 1.0, fourth))
 
 
 @dataclass(frozen=True, eq=False)

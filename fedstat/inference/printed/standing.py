@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat.inference.formatting import interval, listed
+from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.levels import check_level
 from fedstat.inference.printed.table import PrintedTable
 
@@ -166,11 +167,11 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
         return found | dict.fromkeys(("low", "high", "worst", "df", "runs", "correlation"), np.nan)
     n, most = two["runs"].to_numpy(float), (two["sd"] + two["sd_step"] / 2).to_numpy(float)
     least = np.maximum(two["sd"] - two["sd_step"] / 2, 0).to_numpy(float)
-    variances, df = most**2, welch(most**2, n)
+    variances = most**2
     # a smaller deviation of one method may leave fewer degrees of freedom, and so wider limits
     corners = [most**2, np.array([most[0], least[1]]) ** 2, np.array([least[0], most[1]]) ** 2]
     half, more = (
-        max(float(stats.t.isf(a, welch(v, n)) * np.sqrt((v / n).sum())) for v in corners if v.sum() > 0)
+        max(float(stats.t.isf(a, satterthwaite(v / n, n - 1)) * np.sqrt((v / n).sum())) for v in corners if v.sum() > 0)
         + two["step"].sum() / 2
         for a in (alpha, alpha / others)
     )
@@ -181,15 +182,10 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
         "low": difference - half,
         "high": difference + half,
         "worst": difference + more,
-        "df": df,
+        "df": float(satterthwaite(variances / n, n - 1)),
         "runs": _runs(difference, variances, alpha),
         "correlation": correlation if 0 < correlation < 1 else np.nan,
     }
-
-
-def welch(variances: np.ndarray, n: np.ndarray | float) -> float:
-    """Return the degrees of freedom of a difference of two means of `n` runs each (Welch 1947)."""
-    return float((variances / n).sum() ** 2 / ((variances / n) ** 2 / (n - 1)).sum())
 
 
 def _runs(difference: float, variances: np.ndarray, alpha: float) -> float:
@@ -197,7 +193,7 @@ def _runs(difference: float, variances: np.ndarray, alpha: float) -> float:
     from scipy import optimize, stats
 
     def power(n: float) -> float:
-        df = welch(variances, n)
+        df = satterthwaite(variances / n, n - 1)
         return float(stats.nct.sf(stats.t.isf(alpha, df), df, difference / np.sqrt(variances.sum() / n))) - _POWER
 
     if difference <= 0 or power(_MOST_RUNS) < 0:
