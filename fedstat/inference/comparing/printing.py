@@ -5,8 +5,9 @@ from __future__ import annotations
 import html as markup
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -264,26 +265,28 @@ def csv(comparison: Compared, path: str | Path | None = None) -> str:
     The column ``table`` tells the rows of the summary, the differences and, with several controls, what is above all of
     them. Numbers are not rounded, and shares are not in percent. With a path the table is also written there.
     """
-    frames = []
     tables = {"summary": comparison.summary, "differences": comparison.differences, "above": comparison.above}
-    for name, frame in tables.items():
-        if frame is not None and len(frame):
-            known: pd.DataFrame = frame if name == "differences" else frame.rename_axis("method").reset_index()
-            frames.append(known.dropna(axis="columns", how="all").assign(table=name))
-    joined = pd.concat(frames, ignore_index=True)
-    first = [name for name in ("table", "method", "against") if name in joined]
-    joined = joined[[*first, *(name for name in joined if name not in first)]]
-    joined = joined.astype({name: "Int64" for name in ("seeds", "pairs") if name in joined})
-    joined = joined.assign(
-        metric=comparison.scores.metric,
-        split=comparison.scores.split,
-        control=comparison.control,
-        level=comparison.level,
-        simultaneous=comparison.simultaneous,
-        margin=comparison.margin,
-        estimand=comparison.estimand,
-    )
-    written: str = joined.to_csv(index=False)
+    frames = {
+        name: frame if name == "differences" else frame.rename_axis("method").reset_index()
+        for name, frame in tables.items()
+        if frame is not None
+    }
+    frames = {name: frame.dropna(axis="columns", how="all") for name, frame in frames.items()}
+    measured = ("control", "level", "simultaneous", "margin", "estimand")
+    said = {name: getattr(comparison.scores, name) for name in ("metric", "split")}
+    said |= {name: getattr(comparison, name) for name in measured}
+    return joined_csv(frames, ("method", "against"), said, path)
+
+
+def joined_csv(
+    frames: Mapping[str, pd.DataFrame], first: Sequence[str], same: Mapping[str, Any], path: str | Path | None
+) -> str:
+    """Return tables as one, some columns first, and at the end those that are the `same` in all rows; write it too."""
+    table = pd.concat([one.assign(table=name) for name, one in frames.items() if len(one)], ignore_index=True)
+    order = [name for name in ("table", *first) if name in table]
+    table = table[[*order, *(name for name in table if name not in order)]]
+    table = table.astype({name: "Int64" for name in ("seeds", "pairs") if name in table})
+    written: str = table.assign(**same).to_csv(index=False)
     if path is not None:
         write_text(path, written)
     return written

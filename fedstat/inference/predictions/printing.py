@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedstat._files import write_text
-from fedstat.inference.comparing.printing import bullets, html_list, html_table, table_markdown, table_text, wrapped
+from fedstat.inference.comparing.printing import (
+    bullets,
+    html_list,
+    html_table,
+    joined_csv,
+    table_markdown,
+    table_text,
+    wrapped,
+)
 from fedstat.inference.comparing.tables import Table, counts, decimals, fixed, percent
 from fedstat.inference.formatting import p_value
 from fedstat.inference.predictions.conclusions import unit
@@ -44,14 +51,8 @@ def html(found: Assessment) -> str:
 def csv(found: Assessment, path: str | Path | None = None) -> str:
     """Return all tables as one; numbers are not rounded, shares are not in percent, and missing cells are empty."""
     parts = {"pooled": found.pooled, "clients": found.clients, "differences": found.differences}
-    joined = pd.concat([one.assign(table=name) for name, one in parts.items() if len(one)], ignore_index=True)
-    first = ["table", "metric", "over", "client", "name", "method", "against", "estimate", "difference"]
-    first = [name for name in first if name in joined]
-    joined = joined[[*first, *(name for name in joined if name not in first)]]
-    written: str = joined.assign(level=found.level, threshold=found.threshold).to_csv(index=False)
-    if path is not None:
-        write_text(path, written)
-    return written
+    first = ("metric", "over", "client", "name", "method", "against", "estimate", "difference")
+    return joined_csv(parts, first, {"level": found.level, "threshold": found.threshold}, path)
 
 
 def tables(found: Assessment, most: int | None = None, also: str = "") -> Iterator[Table]:
