@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from fedstat.inference.formatting import listed
 from fedstat.inference.predictions.metrics import METRICS as PREDICTED
@@ -49,21 +49,15 @@ def choose_metric(runs: Mapping[str, Entry], metric: str | None, split: str) -> 
     return metric
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """One run's reduced numbers, a row for each method: the model of it that is chosen."""
-
-    reduced: Reduced
-    rows: Mapping[str, int]
-
-
-def choose_models(reduced: Reduced, estimand: Estimand, name: str, *, own: bool) -> Part:
-    """Choose one model of each method, as `measured_models` does, of the result called `name`."""
-    rows: dict[str, dict[str, int]] = {}
-    for i, (label, model) in enumerate(reduced.methods):
-        rows.setdefault(label, {})[model] = i
-    chosen = measured_models({label: list(found) for label, found in rows.items()}, estimand, name, own=own)
-    return Part(reduced, {label: rows[label][model] for label, model in chosen.items()})
+def choose_models(reduced: Reduced, estimand: Estimand, name: str, *, own: bool) -> Reduced:
+    """Keep one model of each method, as `measured_models` chooses it, of the result called `name`."""
+    models: dict[str, list[str]] = {}
+    for label, model in reduced.methods:
+        models.setdefault(label, []).append(model)
+    chosen = tuple(measured_models(models, estimand, name, own=own).items())
+    rows = [reduced.methods.index(one) for one in chosen]
+    arrays = ("values", "counts", "missing", "curves", "present", "last_round")
+    return replace(reduced, methods=chosen, **{of: getattr(reduced, of)[rows] for of in arrays})
 
 
 def measured_models(

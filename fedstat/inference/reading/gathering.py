@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from fedstat._checks import whole
-from fedstat.inference.reading.choosing import Estimand, Part, choose_metric, choose_models, choose_split
+from fedstat.inference.reading.choosing import Estimand, choose_metric, choose_models, choose_split
 from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.inference.reading.formats.tidy import shares_reduced
 from fedstat.inference.reading.honest import honest_in_all
 from fedstat.inference.reading.joining import Windows, joined, with_samples
 from fedstat.inference.reading.opening import Entry
-from fedstat.inference.reading.reduction import reduce
+from fedstat.inference.reading.reduction import Reduced, reduce
 from fedstat.inference.reading.sameness import check_same
 from fedstat.inference.reading.scores import SPLITS, Scores
 
@@ -116,13 +116,13 @@ def few(names: Iterable[str]) -> str:
     return ", ".join(found) if len(found) < 4 else f"{found[0]} to {found[-1]} ({len(found)} results)"
 
 
-def _labels(parts: Mapping[str, Part], across: Sequence[str]) -> dict[tuple[str, str], str]:
+def _labels(parts: Mapping[str, Reduced], across: Sequence[str]) -> dict[tuple[str, str], str]:
     """Return the label of each run's methods; the same method under other seeds is one method."""
     held: dict[str, dict[str, set[int]]] = {}
     for name, part in parts.items():
-        for label, i in part.rows.items():
-            there = np.isfinite(part.reduced.values[i]).any(axis=1) | (part.reduced.missing[i] > 0)
-            held.setdefault(label, {})[name] = {int(s) for s in np.asarray(part.reduced.seeds)[there]}
+        for i, (label, _) in enumerate(part.methods):
+            there = np.isfinite(part.values[i]).any(axis=1) | (part.missing[i] > 0)
+            held.setdefault(label, {})[name] = {int(s) for s in part.seeds[there]}
     found = {}
     for label, runs in held.items():
         seeds = [seed for of in runs.values() for seed in of]
@@ -136,15 +136,15 @@ def _labels(parts: Mapping[str, Part], across: Sequence[str]) -> dict[tuple[str,
     return found
 
 
-def _window(parts: Mapping[str, Part], last: int, across: Sequence[str]) -> Windows:
+def _window(parts: Mapping[str, Reduced], last: int, across: Sequence[str]) -> Windows:
     """Return the rounds that all runs average over, None where each may have its own; refuse runs that differ."""
     groups = [[part] for part in parts.values()] if "rounds" in across else [list(parts.values())]
     for group in groups:
         ends = {
             (label, int(seed)): int(end)
             for one in group
-            for label, i in one.rows.items()
-            for seed, end in zip(one.reduced.seeds, one.reduced.last_round[i], strict=True)
+            for (label, _), ends_of in zip(one.methods, one.last_round, strict=True)
+            for seed, end in zip(one.seeds, ends_of, strict=True)
             if end >= 0
         }
         most = max(ends.values())
@@ -166,16 +166,16 @@ def _window(parts: Mapping[str, Part], last: int, across: Sequence[str]) -> Wind
     return windows.pop() if len(windows) == 1 else None
 
 
-def _last_rounds(part: Part, last: int) -> tuple[int, ...]:
+def _last_rounds(part: Reduced, last: int) -> tuple[int, ...]:
     """Return the evaluated rounds that count; round 0, the state before training, where there is nothing else."""
-    rounds = part.reduced.rounds
+    rounds = part.rounds
     return tuple(int(r) for r in rounds if r > rounds[-1] - last and (r > 0 or rounds[-1] == 0))
 
 
-def _own_rounds(part: Part, last: int, name: str) -> str:
+def _own_rounds(part: Reduced, last: int, name: str) -> str:
     """Say over which rounds of its own a result averages."""
     own = _last_rounds(part, last)
-    learning = len(own) > 1 and len(own) == (part.reduced.rounds > 0).sum()
+    learning = len(own) > 1 and len(own) == (part.rounds > 0).sum()
     which = f"rounds {own[0]} to {own[-1]}" if len(own) > 1 else f"round {own[0]}"
     all_of_it = ", all that were evaluated: a mean of learning, not of where the methods end"
     return f"{name} counts by its {which}{all_of_it if learning else ''}."

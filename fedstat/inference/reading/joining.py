@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.reading.choosing import Part
+from fedstat.inference.reading.reduction import Reduced
 from fedstat.inference.reading.scores import Scores
 
 #: The rounds that all runs average over; None where each run has its own.
@@ -17,26 +17,24 @@ Windows = tuple[int, ...] | None
 
 
 def joined(
-    parts: Mapping[str, Part], labels: Mapping[tuple[str, str], str], metric: str, split: str, windows: Windows
+    parts: Mapping[str, Reduced], labels: Mapping[tuple[str, str], str], metric: str, split: str, windows: Windows
 ) -> Scores:
     """Put the runs side by side."""
-    seeds = sorted({int(s) for part in parts.values() for s in part.reduced.seeds})
-    clients = _union(part.reduced.clients for part in parts.values())
-    rounds = np.unique(np.concatenate([part.reduced.rounds for part in parts.values()]))
+    seeds = sorted({int(s) for part in parts.values() for s in part.seeds})
+    clients = _union(part.clients for part in parts.values())
+    rounds = np.unique(np.concatenate([part.rounds for part in parts.values()]))
     methods = list(dict.fromkeys(labels.values()))
     shape = (len(methods), len(seeds))
     values, counts = np.full((*shape, len(clients)), np.nan), np.zeros((*shape, len(clients)), int)
     curves, wrong = np.full((*shape, len(rounds)), np.nan), np.zeros(shape, int)
     models, places = dict[str, str](), {one: k for k, one in enumerate(clients)}
-    for name, part in parts.items():
-        own = part.reduced
+    for name, own in parts.items():
         k, t = [places[type(clients[0])(one)] for one in own.clients.tolist()], np.searchsorted(rounds, own.rounds)
-        for label, i in part.rows.items():
+        for i, (label, model) in enumerate(own.methods):
             m, held = methods.index(labels[name, label]), own.last_round[i] >= 0
             s = np.searchsorted(seeds, own.seeds[held])
             values[m][np.ix_(s, k)], counts[m][np.ix_(s, k)] = own.values[i][held], own.counts[i][held]
             curves[m][np.ix_(s, t)], wrong[m, s] = own.curves[i][held], own.missing[i][held]
-            model = own.methods[i][1]
             if models.setdefault(methods[m], model) != model:
                 raise ValueError(
                     f"{methods[m]} is measured by its {models[methods[m]]} model in one result and by its {model} "
