@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from fedstat.claims.evidence import FAVOURABLE, Evidence, Show, Verdict
+from fedstat.claims.evidence import FAVOURABLE, Evidence, Show
 from fedstat.claims.mutation import Mutants, total
 
 if TYPE_CHECKING:
@@ -46,7 +46,20 @@ def enumeration(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str
     >>> enumeration(bits, lambda c: (c[0] or c[1]) == (c[0] != c[1]), of="pairs of truth values").counterexample
     '(True, True)'
     """
-    return _case_by_case(cases, holds, of, show, "holds")
+    count, last, failing = 0, math.inf, list[str]()
+    for case in cases:
+        count += 1
+        if not holds(case):
+            last = last if failing else count + max(count, _FURTHER)
+            failing.append(show(case))
+        if count >= last:
+            break
+    if failing:  # the simplest is the one that is told in the fewest letters
+        summary = f"false for {len(failing)} of {count} {of}"
+        return Evidence("refuted", summary, count, None, min(failing, key=len))
+    if count == 0:
+        raise ValueError("cases must not be empty: an enumeration of nothing proves nothing.")
+    return Evidence("holds", f"true for all {count} {of}" if count > 1 else f"true for the one case of {of}", count)
 
 
 def sampled(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str, show: Show = str) -> Evidence:
@@ -66,26 +79,8 @@ def sampled(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str, sh
     >>> found.verdict, found.counterexample, 40 * 40 + 40 + 41 == 41 * 41
     ('refuted', '40', True)
     """
-    return _case_by_case(cases, holds, of, show, "holds-on-cases")
-
-
-def _case_by_case(
-    cases: Iterable[Case], holds: Callable[[Case], bool], of: str, show: Show, stands: Verdict
-) -> Evidence:
-    count, last, failing = 0, math.inf, list[str]()
-    for case in cases:
-        count += 1
-        if not holds(case):
-            last = last if failing else count + max(count, _FURTHER)
-            failing.append(show(case))
-        if count >= last:
-            break
-    if failing:  # the simplest is the one that is told in the fewest letters
-        summary = f"false for {len(failing)} of {count} {of}"
-        return Evidence("refuted", summary, count, None, min(failing, key=len))
-    if count == 0:
-        raise ValueError("cases must not be empty: an enumeration of nothing proves nothing.")
-    return Evidence(stands, f"true for all {count} {of}" if count > 1 else f"true for the one case of {of}", count)
+    found = enumeration(cases, holds, of=of, show=show)
+    return replace(found, verdict="holds-on-cases") if found.verdict == "holds" else found
 
 
 @dataclass(frozen=True)

@@ -81,16 +81,7 @@ def blind(made: Mapping[str, bool]) -> bool:
 
 
 def in_words(made: Mapping[str, bool]) -> str:
-    """Say which mutants a check refutes and which it lets pass; of cuts the smallest that is seen tells all.
-
-    Examples
-    --------
-    >>> from fedstat.claims import search
-    >>> from hypothesis import strategies as st
-    >>> found = search(st.integers(0, 9), lambda n: (2 * n, {"square": n * n, "constant": 1}))
-    >>> print(in_words(found.made))
-    refuted: the right side a tenth smaller, the relation turned, without the square, without the constant
-    """
+    """Say which mutants a check refutes and which it lets pass; of cuts the smallest that is seen tells all."""
     cuts = [name for name in CUTS if name in made]
     first = next((name for name in cuts if made[name]), None)
     told = [name for name in made if name not in cuts or name == first or (first is None and name == cuts[-1])]

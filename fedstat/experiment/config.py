@@ -219,26 +219,8 @@ class Evaluation:
 class General:
     """The keys above the tables.
 
-    Parameters
-    ----------
-    rounds : int
-        Communication rounds.
-    seed : int or list of int
-        Master seeds, below 2^63; clients, initial weights, participants and batches follow from each.
-    vary : list of str
-        The sources of randomness that follow each seed, the others following the first one: "partition" (with test
-        samples and new clients), "initial weights", "participants", "batches"; by default all four. The samples of a
-        data set are the same under all seeds.
-    participation : float or dict
-        Share of the clients in each round; or an attendance by name, and its arguments in plain values.
-    device, dtype
-        As in `fedstat.federate`.
-    executor : str
-        "auto", "stacked" or "per-client"; "ray", which does the work of "auto" on a Ray cluster; or one's own, as
-        ``mine.py:Name``. Results do not depend on it, nor on how many clients are stacked at once, beyond rounding,
-        which batch norm in float32 amplifies: see `chunk` of `fedstat.federate`.
-    checkpoint : int, optional
-        Rounds between checkpoints; by default they go by time, so that saving takes little of it.
+    Sources of randomness that `vary` does not name follow the first seed. Results do not depend on the executor, beyond
+    rounding, which batch norm in float32 amplifies: see `chunk` of `fedstat.federate`.
     """
 
     rounds: Annotated[int, Field(ge=1, le=10**6)]

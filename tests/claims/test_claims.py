@@ -39,6 +39,7 @@ from fedstat.claims import (
     within,
     write_ledger,
 )
+from fedstat.claims.mutation import in_words
 from fedstat.cli import app
 
 INFINITY = float("inf")
@@ -259,6 +260,10 @@ def test_mutants_are_made_from_the_two_sides():
     unseen = [name for name, seen in large.made.items() if not seen]
     assert unseen == ["the right side a tenth smaller", "the right side a third smaller", "the right side halved",
                       "without the constant"]  # fmt: skip
+    assert in_words(large.made) == (
+        "refuted: the right side cut to a thousandth, the relation turned, without the square; "
+        "not noticed: without the constant"
+    )
     identity = compared([Sides("n = 3", {"square": 9, "nothing": 0}, 9)], of="numbers", relation="==").made
     assert identity == {
         "the right side a tenth larger": True,
