@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,8 @@ from numpy.typing import ArrayLike
 from fedstat._random import stream
 from fedstat.inference.intervals.paired import mean_interval
 from fedstat.inference.levels import check_level
+from fedstat.inference.predictions.assessment import Assessment, assess
+from fedstat.inference.predictions.conclusions import gains_and_losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +37,15 @@ class Fairness:
         over seeds with t limits (NaN with one seed), and the mean number of clients. Measures are "sd", "worst decile",
         "Gini", "Jain" and, with a reference, "share that loses" and "share that ties" (is exactly as good); versions
         are "raw" and "shrunken", and beside each what equal clients would show: "noise only" and "noise only,
-        shrunken".
+        shrunken". Of predictions one row per metric and method, with the numbers of ``clients`` and of those that it is
+        shown to help (``gains``) or to harm (``loses``), that are predicted alike (``ties``), and of the others.
     clients : DataFrame or None
         With a reference and the same clients under every seed: per client the mean difference to the reference, the
         shrunken difference with its limits, the probability that the client loses, and whether it "loses", "gains",
-        "ties" or is "undecided".
+        "ties" or is "undecided". Of predictions per metric, method and client the difference to the control with its
+        joint limits, and the same words or "undefined". Worst first.
     level : float
-        Confidence level of limits, and the probability from which on a client is said to lose or gain.
+        Confidence level of limits, and of shares the probability from which on a client is said to lose or gain.
     notes : tuple of str
         What the numbers rest on.
 
@@ -75,21 +80,24 @@ class Fairness:
 
 
 def fairness(
-    accuracy: ArrayLike,
-    samples: ArrayLike,
+    accuracy: Any,
+    samples: Any = None,
     *,
     reference: ArrayLike | None = None,
     clients: Sequence[Hashable] | None = None,
     fresh_tests: bool = False,
-    level: float = 0.95,
+    level: float | None = None,
 ) -> Fairness:
     """Measure how unequal clients fare under one method, raw, after shrinkage, and by test noise alone.
 
+    Given predictions, it says who is shown to gain and who to lose.
+
     Parameters
     ----------
-    accuracy : array_like, shape (seeds, clients)
+    accuracy : array_like, shape (seeds, clients), or predictions
         The share of its test samples that a client gets right; NaN where absent. Of a mean over rounds the noise is
-        somewhat smaller than of one evaluation, and is then counted too large.
+        somewhat smaller than of one evaluation, and is then counted too large. Or, given alone, an `Assessment`, or
+        what `assess` takes, with its usual metrics.
     samples : array_like, shape (seeds, clients)
         The number of test samples; zero or NaN where absent.
     reference : array_like, shape (seeds, clients), optional
@@ -99,14 +107,14 @@ def fairness(
         Names of the clients, to be given only if they are the same under every seed. Then those that lose are named.
     fresh_tests : bool
         Whether each seed tests the named clients on other samples. If not, more seeds do not lessen the test's noise.
-    level : float
-        Confidence level, in (0, 1).
+    level : float, optional
+        Confidence level, in (0, 1); by default that of the assessment, or 0.95.
 
     Raises
     ------
     ValueError
         If shapes or counts are wrong, accuracies lie outside [0, 1], a seed has fewer than two clients, or none of its
-        clients has two test samples.
+        clients has two test samples; or if predictions do not compare two methods at two clients.
 
     Notes
     -----
@@ -121,6 +129,9 @@ def fairness(
     separate tests, scaled down where the mean square of the differences is below it, since no noise is larger than
     what is seen; and at a client at least ``|d| (1 - |d|) / n``, the noise if one method is right wherever the other
     is. Shrunken numbers err towards equal clients.
+
+    Predictions tell how much noise methods share: who gains or loses is what the joint limits of `assess` show, and
+    clients with the same predictions under both methods tie.
 
     References
     ----------
@@ -160,7 +171,15 @@ def fairness(
     independent.
     Under 1 of 4 seeds the shares spread no more than noise does: all clients count as equal there.
     """
-    level = check_level(level)
+    if samples is None and not isinstance(accuracy, list | np.ndarray):
+        if reference is not None or clients is not None or fresh_tests:
+            raise ValueError("reference, clients and fresh_tests go with samples: predictions tell these themselves.")
+        of = accuracy if isinstance(accuracy, Assessment) else assess(accuracy, level=0.95 if level is None else level)
+        if level not in (None, of.level):
+            raise ValueError(f"level is that of the assessment, {of.level:g}, got {level}. Give it to fs.assess.")
+        table, named, said = gains_and_losses(of.differences)
+        return Fairness(table, named, of.level, (*said, of.conclusions[-1], *of.notes))
+    level = check_level(0.95 if level is None else level)
     a, n = _shares("accuracy", accuracy, samples)
     names = None if clients is None else list(clients)
     if names is not None and not (len(names) == len(set(names)) == a.shape[1]):
@@ -198,7 +217,7 @@ def fairness(
         )
     if (least := int((n > 0).sum(axis=1).min())) < 10:
         notes.append(f"With {least} clients the worst decile is the worst client.")
-    named = None
+    of_names = None
     if reference is not None:
         r, _ = _shares("reference", reference, samples)
         each = [(a[row, here], r[row, here], n[row, here]) for row, here in enumerate(n > 0)]
@@ -213,7 +232,7 @@ def fairness(
             for key, share in _losing(*seed, apart, row).items():
                 found.setdefault(key, []).append(share)
         if names is not None:
-            named = _named(a, r, n, names, fresh_tests, level)
+            of_names = _named(a, r, n, names, fresh_tests, level)
             notes.append(f"A client is said to lose or gain where its probability is at least {level:g}.")
     of_clients = float((n > 0).sum(axis=1).mean())
     rows = []
@@ -223,7 +242,7 @@ def fairness(
             mean, low, high = mean_interval(np.clip(values, 0.0, 1.0), level, within=(0.0, 1.0))
         rows.append((measure, version, mean, low, high, len(values), of_clients))
     columns = ["measure", "version", "mean", "low", "high", "seeds", "clients"]
-    return Fairness(pd.DataFrame(rows, columns=columns), named, level, tuple(notes))
+    return Fairness(pd.DataFrame(rows, columns=columns), of_names, level, tuple(notes))
 
 
 def gini(values: np.ndarray) -> np.ndarray:

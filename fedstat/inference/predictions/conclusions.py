@@ -99,14 +99,40 @@ def _by_client(metric: str, rows: pd.DataFrame, control: str) -> Iterator[str]:
             if len(found := own[own["outcome"] == outcome]):
                 each = [f"{row['name']} (by {sized(_by(row), 'difference')})" for _, row in found.iterrows()]
                 told.append(f"{method} {word} at {_few(each)}")
-        if (own["outcome"] == "tie").all():
-            told.append(f"{method} ties at every client")
+        if len(found := own[own["outcome"] == "tie"]):
+            told.append(f"{method} ties at {'every client' if len(found) == len(own) else _few([*found['name']])}")
     every = f"limits hold jointly for {len(defined)} differences" if len(defined) > 1 else "one difference"
     start = f"{metric.replace('_', ' ')} against {control} by client ({every})"
     if told:
         yield f"{start}: {'; '.join(told)}. No other client is shown to gain or lose."
     else:
         yield f"{start}: none of {count} clients is shown to gain or lose."
+
+
+def gains_and_losses(differences: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Return how many clients gain, lose and tie by each metric with a direction, each client by name, and sentences.
+
+    `differences` are those of an `Assessment`.
+    """
+    side = differences["metric"].map(better)
+    own = differences[(differences["over"] == "client") & (side != 0)]
+    if own["client"].nunique() < 2:
+        raise ValueError(
+            "predictions must be of two methods at two clients, in a metric of which more or less is better, got "
+            f"differences at {own['client'].nunique()} clients."
+        )
+    words = {"better": "gains", "worse": "loses", "tie": "ties", "no spread": "undecided"}
+    rows = own.assign(outcome=own["outcome"].replace(words), worst=side * own["difference"])
+    counted = {word: rows["outcome"] == word for word in ("gains", "loses", "ties", "undecided", "undefined")}
+    groups = rows.assign(clients=1, **counted).groupby(["metric", "method"], sort=False)
+    each = pd.concat([of.sort_values("worst") for _, of in groups], ignore_index=True)
+    shown = ["metric", "method", "name", "difference", "low", "high", "outcome", "seeds"]
+    return (
+        groups[["clients", *counted]].sum().reset_index(),
+        each[shown].rename(columns={"name": "client"}),
+        [said for (metric, control), of in own.groupby(["metric", "against"], sort=False)
+         for said in _by_client(metric, of, control)],
+    )  # fmt: skip
 
 
 def _few(names: list[str]) -> str:

@@ -276,6 +276,72 @@ def test_permuted_rows_change_nothing_and_a_method_ties_with_itself(seed, kind):
     assert set(twin["metric"]) == {*metrics}
     assert set(twin["outcome"]) == {"tie"}
     assert (twin[["difference", "low", "high"]] == 0).all().all()
+    first, second = (fs.inference.fairness(of) for of in (found, again))
+    keys, order = ["metric", "method"], ["metric", "method", "client"]
+    pd.testing.assert_frame_equal(
+        first.table.sort_values(keys, ignore_index=True), second.table.sort_values(keys, ignore_index=True)
+    )
+    pd.testing.assert_frame_equal(
+        *(of.clients.sort_values(order, ignore_index=True) for of in (first, second)), rtol=1e-9, atol=1e-12
+    )
+    told = first.clients[first.clients["method"] == "Twin"]
+    assert set(told["outcome"]) - {"undefined"} == {"ties"}
+
+
+def test_who_gains_and_who_loses_is_what_the_joint_limits_at_each_client_show():
+    rows = table(clients=5, patients=900, methods=("Local", "FedAvg", "Ditto"))
+    rows = rows[rows["client"] < 4]
+    hospital = {k: rows["client"] == k for k in range(4)}
+    own = {m: rows["method"] == m for m in ("Local", "FedAvg", "Ditto")}
+    rows.loc[own["FedAvg"] & hospital[1], "probability"] = 1 - rows.loc[own["FedAvg"] & hospital[1], "probability"]
+    better = np.where(rows["outcome"] == 1, 0.99, 0.01) + 0.001 * rows["probability"]
+    rows.loc[own["FedAvg"] & hospital[3], "probability"] = better[own["FedAvg"] & hospital[3]]
+    same = rows.loc[own["Local"] & hospital[2], "probability"].to_numpy()
+    rows.loc[own["Ditto"] & hospital[2], "probability"] = same
+    found = fs.assess(rows, ["auc", "brier", "calibration_slope"], control="Local", level=0.9)
+    result = fs.inference.fairness(found)
+    assert result.level == 0.9
+    assert {*result.clients["metric"]} == {"auc", "brier"}  # of a slope neither more nor less is better
+    for (metric, method), of in result.clients.groupby(["metric", "method"]):
+        side, seen = {"auc": 1, "brier": -1}[metric], {}
+        for one in of.itertuples():
+            at = row(found.differences, metric=metric, method=method, over="client", name=one.client)
+            assert (one.difference, one.low, one.high) == (at["difference"], at["low"], at["high"])
+            ends = sorted((side * at["low"], side * at["high"]))
+            seen[one.client] = (
+                "gains" if ends[0] > 0 else "loses" if ends[1] < 0 else "undecided" if any(ends) else "ties"
+            )
+        assert seen == dict(zip(of["client"], of["outcome"], strict=True))
+        assert (side * of["difference"]).is_monotonic_increasing  # worst first
+        if method == "FedAvg":
+            assert (seen["Hospital 1"], seen["Hospital 3"]) == ("loses", "gains")
+        else:
+            assert seen["Hospital 2"] == "ties"
+        counted = row(result.table, metric=metric, method=method)
+        assert counted["clients"] == 4
+        assert {word: counted[word] for word in seen.values()} == dict(pd.Series(seen).value_counts())
+    assert "FedAvg gains at Hospital 3 (by " in str(result)
+    assert "loses at Hospital 1 (by " in str(result)
+    assert "Ditto ties at Hospital 2." in str(result)
+    assert found.conclusions[-1] in result.notes
+    usual = fs.inference.fairness(rows)
+    assert {*usual.table["metric"]} == {"auc", "brier", "accuracy"}
+    assert usual.level == 0.95
+
+
+def test_fairness_refuses_predictions_that_compare_nobody():
+    rows = table(clients=2, seeds=1)
+    for alone in (rows[rows["method"] == "Local"], rows[rows["client"] == 1]):
+        with pytest.raises(ValueError, match="two methods at two clients"):
+            fs.inference.fairness(alone)
+    with pytest.raises(ValueError, match="two methods at two clients"):
+        fs.inference.fairness(fs.assess(rows, "calibration_slope"))
+    with pytest.raises(ValueError, match=r"level is that of the assessment, 0.9, got 0.8"):
+        fs.inference.fairness(fs.assess(rows, "auc", level=0.9), level=0.8)
+    with pytest.raises(ValueError, match="reference, clients and fresh_tests go with samples"):
+        fs.inference.fairness(rows, clients=["a", "b"])
+    with pytest.raises(ValueError, match="accuracy and samples must be matrices"):
+        fs.inference.fairness([[0.5, 0.6]])
 
 
 @settings(max_examples=4)
