@@ -5,6 +5,7 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from sklearn.decomposition import FactorAnalysis
 from statsmodels.multivariate.factor import Factor
 
@@ -94,6 +95,28 @@ def test_ten_berges_scores_correlate_as_the_factors_do(oblique):
     found = factor_scores(fit, x, turned, method="tenberge").values
     np.testing.assert_allclose(np.corrcoef(found.T), turned.correlations, atol=1e-10)
     np.testing.assert_allclose(found.std(0, ddof=1), 1, rtol=1e-10)
+
+
+def test_ten_berges_scores_leave_the_smallest_error_of_all_that_correlate_as_the_factors_do(oblique):
+    """Krijnen, Wansbeek and ten Berge's (1996) criterion, the determinant of the error, minimised numerically."""
+    fit, x, turned = oblique
+    r, phi, structure = fit.correlation_, turned.correlations, turned.structure
+
+    def log_determinant(w):
+        w = w.reshape(8, 2)
+        return np.linalg.slogdet(phi - w.T @ structure - structure.T @ w + w.T @ r @ w)[1]
+
+    def beyond(w):
+        return (w.reshape(8, 2).T @ r @ w.reshape(8, 2) - phi)[np.tril_indices(2)]
+
+    found = factor_scores(fit, x, turned, method="tenberge").weights
+    for seed in range(3):
+        start = 0.2 * structure + 0.1 * np.random.default_rng(seed).normal(size=(8, 2))
+        best = minimize(log_determinant, start.ravel(), method="SLSQP", constraints={"type": "eq", "fun": beyond},
+                        options={"ftol": 1e-14, "maxiter": 1000})  # fmt: skip
+        assert np.abs(beyond(best.x)).max() < 1e-8
+        assert log_determinant(found.ravel()) == pytest.approx(best.fun, abs=1e-8)
+        np.testing.assert_allclose(found, best.x.reshape(8, 2), atol=1e-5)  # the trace has another minimum, 3e-4 away
 
 
 @pytest.mark.parametrize("method", METHODS)
