@@ -159,7 +159,7 @@ def compare(
         margin=margin,
         estimand=in_words(found, controls, level, simultaneous, len(pairs), margin),
         conclusions=conclude(scores, differences[judge], single, aim, above)
-        + learning_sentence(learning)
+        + learning_sentence(learning, [*found.configs.values()])
         + collapse_sentence(scores, fallen, level),
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, controls)),
         generalises=_ONE_SEED if len(scores.seeds) == 1 else told,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedstat._in_words import attacked
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import mean_interval
 from fedstat.inference.reading.scores import Scores, better
@@ -72,9 +74,14 @@ def late_gain(curves: np.ndarray, rounds: np.ndarray) -> np.ndarray:
     return length * (curves[..., late] @ x) / (x @ x)
 
 
-def learning_sentence(learning: Mapping[str, str]) -> tuple[str, ...]:
-    """Say which methods are not judged, and why."""
+def learning_sentence(learning: Mapping[str, str], configs: Collection[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Say which methods are not judged, and why; `configs` tell of attacks and noise, where rounds are no remedy."""
     if not learning:
         return ()
     each = listed(f"{label} ({why})" for label, why in learning.items())
-    return (f"Not judged, since still learning: {each}. Run longer, or tune for these rounds.",)
+    against = ["clients attack"] * any(attacked(config) for config in configs)
+    methods = [spec for config in configs for spec in config.get("methods", {}).values()]
+    if any(isinstance(spec, Mapping) and spec.get("mechanism") for spec in methods):
+        against += ["noise hides clients"]
+    but = f", though neither need help where {listed(against)}" if against else ""
+    return (f"Not judged, since still learning: {each}. Run longer, or tune for these rounds{but}.",)

@@ -3,11 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedstat as fs
 from fedstat.inference.comparing.learning import late_gain
+from tests.support.clients import vector_clients
 
 SEEDS, CLIENTS, ROUNDS = range(6), range(4), range(1, 21)
 
@@ -60,6 +62,21 @@ def test_models_below_each_client_s_commonest_class_are_not_judged():
     assert "A (accuracy 59.9%, each client's most frequent class 65.0%)" in said
     # a model for all clients cannot know what each of them holds most
     assert not any("Not judged" in s for s in compared(table.assign(estimand="global")).conclusions)
+
+
+def test_to_run_longer_is_no_promise_where_clients_attack_or_noise_is_added():
+    def said(method, **how):
+        methods, training = [fs.Local(), method], fs.Training(lr=1e-9)
+        run = {"rounds": 2, "seed": range(2), "progress": False, **how}
+        result = fs.federate(methods, lambda: torch.nn.Linear(3, 2), vector_clients(8), training, **run)
+        printed = " ".join(str(fs.compare(result)).split())
+        return printed.partition("Run longer")[2].partition(". ")[0]
+
+    assert said(fs.FedAvg()) == ", or tune for these rounds"
+    attack, noise = fs.attacks.SignFlip(share=0.25), fs.mechanisms.Gaussian(clip=1.0, noise=1.0)
+    assert said(fs.FedAvg(), attack=attack).endswith("though neither need help where clients attack")
+    hidden = said(fs.FedAvg(mechanism=noise, weighting="uniform"), attack=attack)
+    assert "where clients attack and noise hides clients" in hidden
 
 
 @given(st.integers(2, 60), st.floats(-1, 1), st.floats(-1, 1), st.integers(1, 4))
