@@ -43,7 +43,12 @@ def gaps(setup: Setup) -> tuple[pd.DataFrame, tuple[str, ...]]:
     found["unknown words"] = ["; ".join(sorted(unknown.get(place, ()))) for place in places]
     found = found[(found["missing"] > 0) | (found["unknown words"] != "")]
     found = found[["client", "column", "samples", "missing", "filled with", "unknown words"]]
-    return found, (*_sentences(found, len(index)), *_one_class(setup, index, owner))
+    said = (*_sentences(found, len(index)), *_one_class(setup, index, owner))
+    dealt = {frozenset(zip(*map(np.ndarray.tolist, _held(of)), strict=True)) for of in setup.partitions.values()}
+    if said and len(dealt) > 1:
+        named = f"clients that are named, and values that are counted, are those of seed {experiment.seeds[0]}"
+        said = (f"Clients are dealt anew under each seed: {named}.", *said)
+    return found, said
 
 
 def _held(partition: Partition) -> tuple[np.ndarray, np.ndarray]:

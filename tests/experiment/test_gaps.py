@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 import fedstat as fs
 from fedstat.cli import app
 from fedstat.experiment.build import set_up
+from fedstat.experiment.gaps import gaps
 from fedstat.experiment.parsing import parse
 from fedstat.inference.predictions.table import NEW_CLIENTS
 from fedstat.report.runs import report_runs
@@ -83,6 +84,7 @@ def test_gaps_unknown_words_and_a_new_site_without_events_are_told(tmp_path):
     assert f"Never measured: lactate at {later}." in said
     assert f'none of the others: stage "IV" at {later}.' in said
     assert f'All samples are of one class at {later} ("no")' in said
+    assert "dealt anew" not in said
     offered = pd.read_csv(tmp_path / "out/new-clients.csv")
     assert set(offered["name"]) == {later}
     assert np.isfinite(offered["value"]).all()
@@ -94,6 +96,21 @@ def test_gaps_unknown_words_and_a_new_site_without_events_are_told(tmp_path):
     np.testing.assert_allclose(filled[0], np.median(trained.x[:, -1]), atol=1e-6)
     report_runs([tmp_path / "out"], tmp_path / "out.html")
     assert f"Never measured: lactate at {later}." in (tmp_path / "out.html").read_text()
+
+
+def test_clients_that_are_dealt_anew_are_said_to_be_those_of_the_first_seed(tmp_path):
+    patients(tmp_path)
+    words = "Clients are dealt anew under each seed: clients that are named, and values that are counted, are those of "
+    counted = {}
+    for seeds in ([3, 4], [3], [4]):
+        data = {"file": "t.csv", "client": "site", "target": "died", "prepare": "standard"}
+        partition = {"kind": "dirichlet", "clients": 4, "alpha": 1.0, "test": 0.3}
+        experiment = parse(changed(data=data, partition=partition, method={"FedAvg": {}}, seed=seeds), tmp_path)
+        found, said = gaps(set_up(experiment))
+        assert (said[0] == f"{words}seed 3.") == (len(seeds) == 2)
+        counted[tuple(seeds)] = found.set_index(["client", "column"])["missing"].to_dict()
+    assert counted[3, 4] == counted[3,]
+    assert counted[3,] != counted[4,]
 
 
 def test_a_new_site_is_named_in_the_file_and_is_the_same_under_every_seed(tmp_path):
