@@ -177,7 +177,7 @@ def fairness(
         of = accuracy if isinstance(accuracy, Assessment) else assess(accuracy, level=0.95 if level is None else level)
         if level not in (None, of.level):
             raise ValueError(f"level is that of the assessment, {of.level:g}, got {level}. Give it to fs.assess.")
-        table, named, said = gains_and_losses(of.differences)
+        table, named, said = gains_and_losses(of)
         return Fairness(table, named, of.level, (*said, of.conclusions[-1], *of.notes))
     level = check_level(0.95 if level is None else level)
     a, n = _shares("accuracy", accuracy, samples)

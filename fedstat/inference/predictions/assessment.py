@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -216,9 +216,9 @@ def assess(
     _checks.choice("pooled", pooled, ("patients", "clients"))
     level = check_level(level)
     cut = 0.5 if threshold is None else _checks.number("threshold", threshold, "[0, 1]")
-    read, again, known = predictions_of(table, new_clients)
+    read, again, anew, known = predictions_of(table, new_clients)
     rows, assumed = _chosen(read, estimand, split, own=again is not None)
-    predictions = arrange(rows, again)
+    predictions = replace(arrange(rows, again), anew=anew)
     names = _metrics(metrics, predictions, threshold is not None)
     methods = predictions.methods
     if control is not None and control not in methods:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,9 @@ from fedstat.inference.predictions.metrics import IDEAL, METRICS
 from fedstat.inference.predictions.table import Predictions
 from fedstat.inference.predictions.tabulating import PATIENTS, tabulate
 from fedstat.inference.reading.scores import SHARES, better
+
+if TYPE_CHECKING:
+    from fedstat.inference.predictions.assessment import Assessment
 
 #: Clients that are named in a sentence; more are counted.
 _NAMED = 6
@@ -48,7 +52,7 @@ def conclude(
         rows = differences[(differences["metric"] == metric) & (differences["over"] == over)]
         said += _overall(metric, over, values, rows, control)
         by_client = differences[(differences["metric"] == metric) & (differences["over"] == "client")]
-        if len(predictions.clients) > 1 and len(by_client) and better(metric):
+        if len(predictions.clients) > 1 and len(by_client) and better(metric) and not predictions.anew:
             said += _by_client(metric, by_client, control)
     if "accuracy" in {*pooled["metric"]} and "class" in predictions.kind:
         said += _majority(predictions, level, cut)
@@ -109,11 +113,11 @@ def _by_client(metric: str, rows: pd.DataFrame, control: str) -> Iterator[str]:
         yield f"{start}: none of {count} clients is shown to gain or lose."
 
 
-def gains_and_losses(differences: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return how many clients gain, lose and tie by each metric with a direction, each client by name, and sentences.
-
-    `differences` are those of an `Assessment`.
-    """
+def gains_and_losses(found: Assessment) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Return how many clients gain, lose and tie by each metric with a direction, each by name, and sentences."""
+    if found.predictions.anew:
+        raise ValueError("predictions must be of the same clients under every seed, but each seed draws its own.")
+    differences = found.differences
     side = differences["metric"].map(better)
     own = differences[(differences["over"] == "client") & (side != 0)]
     if own["client"].nunique() < 2:
@@ -171,6 +175,8 @@ def _speaks_of(predictions: Predictions) -> str:
     whose = "patients like these at these clients" if len(predictions.clients) > 1 else "patients like these"
     if count == 1:
         return f"Intervals speak of {whose}, for the models trained here: one training run tells nothing of others."
+    if predictions.anew:
+        return f"Intervals speak of newly trained models on clients and patients drawn anew ({count} training runs)."
     return f"Intervals speak of {whose} and of newly trained models ({count} training runs), not of other clients."
 
 
@@ -197,6 +203,8 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
             )
     if len(predictions.seeds) < 2:
         return
+    if predictions.anew:
+        yield "Each seed draws its clients anew: the row of a client is a mean over others, one of each seed."
     if len(predictions.blocks) == 1:
         yield "All seeds are tested on the same patients; the variance is the sum of two parts, patients and runs."
         yield from _shares(pooled)

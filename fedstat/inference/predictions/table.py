@@ -56,7 +56,8 @@ class Predictions:
 
     There is one block where all seeds are tested on the same patients, else one for each seed. `names` are those of
     `clients`; `classes` is empty without any. Where patients change with the seed and seeds draw from the same
-    patients, `again` is the test patients of a seed over the other patients that any seed tests; else it is 0.
+    patients, `again` is the test patients of a seed over the other patients that any seed tests; else it is 0. With
+    `anew` every seed has drawn its own clients, and numbers them alike.
     """
 
     kind: Kind
@@ -67,6 +68,7 @@ class Predictions:
     classes: tuple[str, ...]
     blocks: tuple[Block, ...]
     again: float = 0.0
+    anew: bool = False
 
     @cached_property
     def by_class(self) -> bool:
@@ -121,13 +123,14 @@ def read_predictions(source: Any) -> pd.DataFrame:
     return _cells(read, path)
 
 
-def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame, float | None, list[str]]:
+def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame, float | None, bool, list[str]]:
     """Return checked predictions of a table, a run's folder or its result; its attackers and epsilon in words.
 
     With `new_clients` they are those for a run's new clients, of a folder of ``fedstat run``.
 
     Of a run whose seeds split the same samples anew also the ratio of test to training samples, for the correction
-    after Nadeau and Bengio; of other runs 0, of tables None: `arrange` looks for it.
+    after Nadeau and Bengio; of other runs 0, of tables None: `arrange` looks for it. Then whether each seed draws its
+    own clients; a table's clients are taken to be the same.
     """
     folder = runs.run_folder(Path(source)) if isinstance(source, str | Path) and Path(source).is_dir() else None
     if folder is not None:
@@ -146,7 +149,7 @@ def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame
     elif hasattr(source, "predictions") and hasattr(source, "config"):
         rows, config, clients = source.predictions(), source.config, source.clients
     else:
-        return read_predictions(source), None, []
+        return read_predictions(source), None, False, []
     design = told_design({"run": config}, clients)
     if design is not None and (design.clients, design.data) == ("new", "fixed"):
         raise ValueError(
@@ -154,7 +157,9 @@ def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame
             "cannot be followed from seed to seed. Assess one seed at a time, as result.predictions(seed=...)."
         )
     told = [f"{words[0].upper()}{words[1:]}." for words in attacked(config)] + [f"{words}." for words in said(config)]
-    return _cells(rows, Path("the run")), (design and design.test_to_train) or 0.0, told
+    read = _cells(rows, Path("the run"))
+    anew = design is not None and design.clients == "new" and bool((read["name"] == read["client"].astype(str)).all())
+    return read, (design and design.test_to_train) or 0.0, anew, told
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:

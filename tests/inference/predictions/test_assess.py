@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -13,6 +14,7 @@ import fedstat as fs
 from fedstat.inference.predictions.assessment import USUAL
 from fedstat.inference.predictions.limits import over_patients
 from fedstat.inference.predictions.metrics import METRICS
+from tests.support.clients import vector_clients
 
 
 def table(seed=0, clients=4, patients=160, seeds=3, methods=("FedAvg", "Local", "Ditto"), base=-1.2, anew=False):
@@ -222,6 +224,30 @@ def test_conclusions_name_hospitals_and_the_majority_and_whom_they_speak_of():
     assert "FedAvg (0.0 points" in said[-2]
     assert "not shown to beat always saying no" in said[-2]
     assert "for the models trained here" in said[-1]
+
+
+def test_clients_that_each_seed_draws_anew_are_not_named():
+    def run(clients):
+        methods, how = (
+            [fs.FedAvg(), fs.Local()],
+            {"rounds": 2, "seed": range(4), "predictions": True, "progress": False},
+        )
+        return fs.federate(methods, lambda: torch.nn.Linear(3, 2), clients, fs.Training(lr=0.3), **how)
+
+    found = fs.assess(run(lambda seed: vector_clients(6, seed)), "brier")
+    last = "Intervals speak of newly trained models on clients and patients drawn anew (4 training runs)."
+    assert found.conclusions[-1] == last
+    assert last in " ".join(str(found).split())
+    assert "by client" not in " ".join(found.conclusions)
+    assert (
+        "Each seed draws its clients anew: the row of a client is a mean over others, one of each seed." in found.notes
+    )
+    with pytest.raises(ValueError, match="the same clients under every seed, but each seed draws its own"):
+        fs.inference.fairness(found)
+    same = fs.assess(run(vector_clients(6)), "brier")
+    assert same.conclusions[-1].startswith("Intervals speak of patients like these at these clients")
+    assert "by client" in " ".join(same.conclusions)
+    assert "anew" not in " ".join(same.notes)
 
 
 def of_kind(kind, seed, patients=160, clients=4):
