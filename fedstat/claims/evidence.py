@@ -40,7 +40,7 @@ class Evidence:
     summary : str
         One sentence with the numbers that decide.
     cases : int
-        Number of cases looked at (or of seeds, or repeats).
+        Number of cases looked at (or of seeds).
     margin : float or None
         How sharp the outcome is: for an inequality the largest ratio of its sides, for an interval the distance
         to the nearest limit (positive inside), for an exact identity None.

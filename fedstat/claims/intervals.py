@@ -67,7 +67,7 @@ def within(
     region : tuple of float
         The interval in which the quantity is claimed to lie; either end may be infinite.
     cases : int
-        Seeds or repeats behind the interval.
+        Seeds behind the interval.
     what : str
         The quantity, for the summary.
     level : float

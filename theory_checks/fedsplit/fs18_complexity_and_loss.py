@@ -19,9 +19,9 @@ _LABELS = {"linear": "of a linear teacher", "relu": "of a ReLU teacher", "random
 
 
 def _bounded(cases: Iterable[tuple[str, pd.DataFrame]]) -> Evidence:
-    """Independent repeats of cases whose term is below one: the measured loss is within the term.
+    """Independent seeds of cases whose term is below one: the measured loss is within the term.
 
-    A case counts as a whole if the term is below one in 95% of its repeats. How much smaller the term could be is told
+    A case counts as a whole if the term is below one under 95% of its seeds. How much smaller the term could be is told
     by the 95% quantile of the loss over the term.
     """
     parts, quantiles = [], []
@@ -29,7 +29,7 @@ def _bounded(cases: Iterable[tuple[str, pd.DataFrame]]) -> Evidence:
         if (rows["term"] < 1).mean() < 0.95:
             continue
         ratios = rows["loss"] / rows["term"]
-        what = f"{case}: repeats with a loss within the term"
+        what = f"{case}: seeds with a loss within the term"
         parts.append(probability(int((ratios <= 1).sum()), len(rows), at_least=0.95, what=what))
         quantiles.append(Sides(case, float(ratios.quantile(0.95)), 1.0, ("95% quantile of loss over term", "claimed")))
     if not parts:
@@ -38,13 +38,13 @@ def _bounded(cases: Iterable[tuple[str, pd.DataFrame]]) -> Evidence:
 
 
 def _studied(tables: Tables) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the repeats of the complexity study, by labels and number of clients."""
+    """Yield the seeds of the complexity study, by labels and number of clients."""
     for (labels, clients), rows in tables["repeats"].groupby(["labels", "clients"]):
         yield f"labels {_LABELS[str(labels)]}, C = {clients}", rows
 
 
 def _small_flips() -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield repeats with 64 inputs in 256 dimensions and labels by coin flips, so small that the term is below one.
+    """Yield seeds with 64 inputs in 256 dimensions and labels by coin flips, so small that the term is below one.
 
     The trained model is regression with the kernel ``H_s / C + H_p`` (FS-20c), its loss is measured on 128 more inputs.
     """
@@ -88,7 +88,7 @@ FS18 = Claim(
     "nothing would follow); loss min(1, |h − y|), trained in the wide limit with η_g = 1; labels of unit mean square, "
     "not all in [0, 1], or small ones; cases with a term above one are not counted, among them all coin flips of unit "
     "size; 'as the loss does' is a mean rank correlation of at least one half",
-    sensitivity="a share of 5% of repeats above the term, where 59 of 59 are below it; for teachers' labels a tenth of "
+    sensitivity="a share of 5% of seeds above the term, where 59 of 59 are below it; for teachers' labels a tenth of "
     "the term would bound the loss too; for small coin flips in many dimensions and a single client half of it would "
     "not",
 )
