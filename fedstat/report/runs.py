@@ -362,7 +362,7 @@ def _fairness(comparison: Comparison, names: list[str] | None) -> tuple[dict[str
     if scores.metric != "accuracy" or scores.samples is None or len(scores.clients) < 2:
         return None, "", []
     reference = scores.values[scores.methods.index(_reference(comparison))]
-    rows, notes, judged, named = [], dict[str, list[str]](), list[str](), False
+    rows, notes, judged, rule = [], dict[str, list[str]](), list[str](), ""
     for label, values in zip(scores.methods, scores.values, strict=True):
         there = np.isfinite(values) & np.isfinite(reference) & (np.nan_to_num(scores.samples) > 0)
         own = label == _reference(comparison)
@@ -378,21 +378,23 @@ def _fairness(comparison: Comparison, names: list[str] | None) -> tuple[dict[str
         except ValueError:  # a method without two clients in a seed has no spread over clients
             continue
         table, first = found.table.set_index(["measure", "version"]), label
-        for note in found.notes:
+        told = [*found.notes]
+        if found.clients is not None:
+            rule = told.pop()  # on clients by name
+        for note in told:
             notes.setdefault(note, []).append(label)
         for outcome, who in () if found.clients is None else found.clients.groupby("outcome", sort=False)["client"]:
             judged += [f"{listed(who)} {outcome if len(who) == 1 else outcome[:-1]} under {label}"] * (
                 outcome != "undecided"
             )
-        named = named or found.clients is not None
         for measure, points in _MEASURES.items():
             if (measure, "raw") in table.index:
                 rows.append([first, measure, *_versions(table, measure, points)])
                 first = ""
     said = (
         ""
-        if not named
-        else f"Against {_reference(comparison)}: {'; '.join(judged) or 'no client is said to gain or to lose'}."
+        if not rule
+        else f"Against {_reference(comparison)}: {'; '.join(judged) or 'no client is said to gain or to lose'}. {rule}"
     )
     return (
         _given(["method", "measure", "raw", "shrunken", "noise only"], rows),

@@ -202,17 +202,31 @@ def test_several_runs_stand_in_one_report(folder, tmp_path):
     assert "--all-pairs" in words
 
 
-def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_path):
-    result = fs.federate(
+def of_three_clients(clients):
+    return fs.federate(
         {"FedAvg": fs.FedAvg(), "Local": fs.Local()},
         fs.models.mlp(5, 4, 1),
-        lambda seed: fs.data.relu_mixture(clients=3, d=5, units=4, samples=20, test=80, seed=seed),
+        clients,
         fs.Training(lr=0.05),
         rounds=3,
         seed=range(3),
         progress=False,
         predictions=True,
     )
+
+
+def test_clients_that_each_seed_draws_anew_are_not_named_in_a_report(tmp_path):
+    mixture = {"clients": 3, "d": 5, "units": 4, "samples": 20, "test": 80}
+    of_three_clients(lambda seed: fs.data.relu_mixture(**mixture, seed=seed)).save(tmp_path / "run")
+    report_runs([tmp_path / "run"], tmp_path / "report.html", control="Local", day=DAY)
+    words = (tmp_path / "report.html").read_text()
+    assert "on clients and patients drawn anew (3 training runs)" in words
+    for names in ("against Local by client", "at each client, on the same patients", "Which clients are shown"):
+        assert names not in words
+
+
+def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_path):
+    result = of_three_clients(fs.data.relu_mixture(clients=3, d=5, units=4, samples=20, test=80, seed=0))
     result.save(tmp_path / "run")
     report_runs([tmp_path / "run"], tmp_path / "report.pdf", control="Local", day=DAY)
     words = pages(tmp_path / "report.pdf")
@@ -237,6 +251,7 @@ def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_pat
     assert "Methods are compared by the accuracy of each client's" in words
     assert "Of what the final models predict for each patient, AUC, Brier score, accuracy" in words
     assert "?." not in words
+    assert "A client is said to lose or gain" not in words  # of shares alone; predictions tell it here
 
 
 def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_named(tmp_path):
@@ -259,6 +274,7 @@ def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_nam
     assert held in words
     assert "and the words of text columns if there are any, were shared before" in words
     assert "Against Local: " in words
+    assert words.count("A client is said to lose or gain where its probability is at least 0.95.") == 1
     assert all(name in words[words.find("Comparison") :] for name in ("Graz", "Lyon", "Ulm"))
 
 

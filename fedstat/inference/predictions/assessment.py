@@ -113,7 +113,7 @@ class Assessment:
         metric = metric or self.clients["metric"].iloc[0]
         rows = self.differences[(self.differences["over"] == "client") & (self.differences["metric"] == metric)]
         rows = rows[rows["outcome"] != "undefined"]
-        if self.control is None or not len(rows):
+        if self.control is None or not len(rows) or self.predictions.anew:
             raise ValueError(f"there are no differences of {metric} at clients to draw.")
         return by_client(rows, self.control, self.level, ax)
 

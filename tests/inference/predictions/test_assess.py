@@ -244,6 +244,8 @@ def test_clients_that_each_seed_draws_anew_are_not_named():
     )
     with pytest.raises(ValueError, match="the same clients under every seed, but each seed draws its own"):
         fs.inference.fairness(found)
+    with pytest.raises(ValueError, match="no differences of brier at clients"):
+        found.plot_clients()
     same = fs.assess(run(vector_clients(6)), "brier")
     assert same.conclusions[-1].startswith("Intervals speak of patients like these at these clients")
     assert "by client" in " ".join(same.conclusions)
