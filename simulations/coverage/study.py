@@ -262,7 +262,7 @@ def hospitals(scale: Scale, learners: str, spread: float, ratio: float, clients:
     """Compare intervals for new clients where the same clients' samples are split anew under every seed."""
     test = round(SAMPLES * ratio / (1 + ratio))
     rng = stream(scale.shift, "hospitals", list(LEARNERS).index(learners), SPREADS.index(spread), test, clients)
-    known, rows = truth(rng, learners, spread, clients, test), []
+    known, rows = truth(rng, scale.replicates, learners, spread, clients, test), []
     for seeds in scale.seeds:
         drawn = federations(rng, scale.replicates, learners, spread, seeds, clients, test)
         d = np.concatenate(list(drawn)) - known

@@ -153,12 +153,12 @@ def test_heywood_cases_and_lost_draws_are_counted():
 
 @pytest.mark.slow
 def test_intervals_cover():
-    """30 samples of 200 rows, 16 loadings and 8 communalities each: near 95% of them are covered."""
+    """15 samples of 200 rows, 16 loadings and 8 communalities each: near 95% of them are covered."""
     r = LOADINGS @ LOADINGS.T
     communalities = np.diag(r).copy()
     np.fill_diagonal(r, 1)
     truth, inside = PrincipalAxis(2).fit_correlation(r).loadings_, []
-    for seed in range(30):
+    for seed in range(15):
         found = bootstrap_loadings(sample(200, seed), 2, draws=200, seed=seed)
         turned = target_rotation(truth, found.loadings.estimate).loadings
         for interval, value in ((found.loadings, turned), (found.communalities, communalities)):

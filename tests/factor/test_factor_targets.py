@@ -98,11 +98,10 @@ def test_free_entries_of_an_orthogonal_target_do_not_count(seed):
     found = target_rotation(a, np.where(free, np.nan, target))
     np.testing.assert_allclose(found.rotation @ found.rotation.T, np.eye(2), atol=1e-10)
 
-    def distance(angle, sign):
-        c, s = np.cos(angle), np.sin(angle)
-        return (((a @ np.array([[c, -s * sign], [s, c * sign]]) - target) ** 2)[~free]).sum()
-
-    best = min(distance(angle, sign) for angle in np.linspace(0, 2 * np.pi, 721) for sign in (-1, 1))
+    angle = np.linspace(0, 2 * np.pi, 721)
+    c, s = np.cos(angle), np.sin(angle)
+    turns = np.moveaxis([[[c, -s * sign], [s, c * sign]] for sign in (-1, 1)], 3, 1)  # (2, 721, 2, 2)
+    best = (((a @ turns - target) ** 2) * ~free).sum(axis=(2, 3)).min()
     assert ((found.loadings - target) ** 2)[~free].sum() <= best + 1e-6
 
 

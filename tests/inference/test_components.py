@@ -180,7 +180,7 @@ def test_limits_of_a_single_mean_square_and_of_a_difference():
 @pytest.mark.parametrize(("seeds", "clients", "share"), [(5, 10, 0.1), (5, 10, 2.0), (10, 5, 0.5)])
 def test_intervals_of_crossed_components_cover(seeds, clients, share):
     rng = np.random.default_rng(7)
-    repeats, terms = 2000, _closed(["seed", "client"], {})
+    repeats, terms = 1000, _closed(["seed", "client"], {})
     variances = np.array([share, 1.0, 0.5])
     covered = np.zeros(3)
     for _ in range(repeats):
@@ -189,7 +189,7 @@ def test_intervals_of_crossed_components_cover(seeds, clients, share):
         found = np.array(list(_balanced(y, ["seed", "client"], {}, terms, 0.95).values()))
         covered += (found[:, 1] <= variances) & (variances <= found[:, 2])
     assert (covered / repeats > 0.95 - 3 * np.sqrt(0.95 * 0.05 / repeats)).all()
-    assert covered[2] / repeats < 0.965
+    assert covered[2] / repeats < 0.97
 
 
 def test_terms_are_named_by_what_lies_within_what():

@@ -244,10 +244,10 @@ def test_no_bold_face_stands_too_often(methods, spread):
     """Two methods are the best and the others far behind: the worst case, in which one bold face in twenty may err."""
     rng = np.random.default_rng(0)
     means, wrong = np.where(np.arange(methods) < 2, 0, -1000.0)[:, None], 0
-    for _ in range(400):
+    for _ in range(200):
         x = means + np.exp(spread * rng.normal(size=(methods, 1))) * rng.normal(size=(methods, 3))
         wrong += compare_printed(printed(x.mean(1), x.std(1, ddof=1))).bold["answer"][0] == "stands"
-    assert stats.binomtest(wrong, 400).proportion_ci(0.99).low < 0.06
+    assert stats.binomtest(wrong, 200).proportion_ci(0.99).low < 0.06
 
 
 def test_on_the_command_line(tmp_path):

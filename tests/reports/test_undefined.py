@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from fedstat._tables import Tables, read_tables, write_tables
+from fedstat._workers import kept_workers
 from fedstat.report.document import STYLE
 from simulations import NAMES
 from simulations.studies import chapter, draw, simulate, tell
@@ -152,7 +154,15 @@ def same(one: str, other: str) -> bool:
     return all(abs(a - b) <= 1.01 * 10.0**-digits for a, b in zip(*values, strict=True))
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", autouse=True)
+def workers() -> Iterator[None]:
+    """Start the workers of the studies once."""
+    with kept_workers():
+        yield
+
+
+# both tests of a study go to one process, which runs it once
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
 def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables, dict]:
     """Return a study's name, its tables at smoke scale, and how they were made."""
     out = tmp_path_factory.mktemp(request.param)
@@ -164,7 +174,7 @@ def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_a_chapter_stands_whatever_is_missing(smoke: tuple[str, Tables, dict], tmp_path: Path) -> None:
     study, tables, config = smoke
 
-    @settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         missing = data.draw(holes(study, tables))
@@ -187,7 +197,7 @@ def test_what_rests_on_a_missing_value_is_undefined(smoke: tuple[str, Tables, di
 
     before, first = told(tables)
 
-    @settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         name, column = data.draw(st.sampled_from(values_of(study, tables)))

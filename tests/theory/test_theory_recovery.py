@@ -35,7 +35,9 @@ def _communality(r, factors):
     nu = 1 - 1 / np.diag(np.linalg.inv(r))
     for _ in range(300):
         values, vectors = np.linalg.eigh(r - np.diag(1 - nu))
-        nu = np.minimum((vectors[:, -factors:] ** 2) @ np.maximum(values[-factors:], 0), 1)
+        before, nu = nu, np.minimum((vectors[:, -factors:] ** 2) @ np.maximum(values[-factors:], 0), 1)
+        if np.abs(nu - before).max() < 1e-6:
+            break
     return nu
 
 

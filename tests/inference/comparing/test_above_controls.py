@@ -53,7 +53,7 @@ def test_p_is_the_largest_of_the_one_sided_ones_adjusted_for_methods_alone(key, 
 @pytest.mark.parametrize(("methods", "seeds"), [(1, 5), (4, 5), (12, 6)])
 def test_the_level_holds_at_the_least_favourable_point(methods, seeds):
     """Methods equal one control and are far above the other; from 8 methods on variances are moderated."""
-    rng, repeats, wrong = np.random.default_rng(1), 1000, 0
+    rng, repeats, wrong = np.random.default_rng(1), 500, 0
     pairs = [(i, c) for c in (0, 1) for i in range(2, 2 + methods)]
     how = {"design": DRAWN, "rule": "bonferroni", "moderated": "auto"}
     limits = pd.DataFrame(0.0, index=range(len(pairs)), columns=["low", "high"])  # of which no claim is made

@@ -46,7 +46,7 @@ def test_nothing_is_decided_without_spread(shares, shift):
 def test_a_family_keeps_its_level_where_every_error_is_possible():
     """Methods at the margin (only "equivalent" is wrong) and at zero (only "different" is), four of each."""
     rng = np.random.default_rng(5)
-    seeds, margin, repeats, wrong = 5, 0.1, 200, 0
+    seeds, margin, repeats, wrong = 5, 0.1, 100, 0
     truth = 0.5 + np.array([0.0] + [margin] * 4 + [0.0] * 4)
     labels = list("ABCDEFGHI")
     for _ in range(repeats):

@@ -63,7 +63,7 @@ def test_the_sequence_is_narrowest_where_planned(planned, level):
 def test_error_with_a_look_after_every_seed(planned):
     """No look of 3 to 30 excludes the mean in 95% of runs; t intervals exclude it in a quarter of them."""
     rng = np.random.default_rng(6)
-    repeats = 4000
+    repeats = 1500
     d = 0.7 + rng.normal(size=(repeats, 30))
     tables = [looks(row, planned=planned).table for row in d]
     wrong = np.mean([((t["low"] > 0.7) | (t["high"] < 0.7)).any() for t in tables])
