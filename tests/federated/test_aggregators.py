@@ -15,7 +15,7 @@ import fedstat as fs
 from fedstat.experiment import read
 from fedstat.experiment.build import set_up
 from fedstat.federated.aggregators import AGGREGATORS, Bulyan, ClippedMean, GeometricMedian, Krum, Median, TrimmedMean
-from fedstat.testing import check_aggregator, check_method
+from fedstat.testing import check_aggregator
 from tests.support.clients import image_clients, vector_clients
 from tests.support.networks import plain_net
 from tests.support.runs import KEY, STEP, equal, run
@@ -259,31 +259,6 @@ def test_running_statistics_come_to_medians_and_no_rule_sees_them():
         mean = torch.tensordot(update.weight, change[n], 1)
         moved = change[n].quantile(0.5, dim=0) if n in running else mean
         torch.testing.assert_close(leaf - update.start[n][0], moved, rtol=0, atol=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["FedAvg", "Ditto", "FedRep", "FedDecomp", "APFL"])
-def test_methods_obey_their_laws_under_the_median(name):
-    cls = fs.methods.find(name)
-    check_method(cls(**cls.example, aggregator=Median()), except_for=("one client",), examples=2)
-
-
-@pytest.mark.parametrize(
-    ("method", "words"),
-    [
-        (fs.Local, "Local keeps no weights at the server"),
-        (fs.methods.SCAFFOLD, "SCAFFOLD aggregates in a way of its own"),
-        (fs.methods.FedCAC, "FedCAC aggregates in a way of its own"),
-    ],
-)
-def test_methods_without_a_mean_refuse_a_rule(method, words):
-    with pytest.raises(ValueError, match=words):
-        run(
-            method(aggregator=Median()),
-            clients=vector_clients(),
-            model=fs.models.mlp(3, 5, 2),
-            training=fs.Training(lr=0.1),
-        )
 
 
 def test_clients_that_share_different_elements_refuse_a_rule():

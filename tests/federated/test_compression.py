@@ -22,7 +22,7 @@ from fedstat.experiment.parsing import code_named
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.codec import Sparse, size
 from fedstat.federated.compression import COMPRESSIONS, QSGD, Half, RandK, Sign, TopK, decompressed
-from fedstat.testing import check_compression, check_method
+from fedstat.testing import check_compression
 from tests.support.clients import vector_clients
 from tests.support.runs import KEY, equal, final, run, sent, trajectory
 
@@ -34,18 +34,6 @@ CODECS = {
     "rand-k": RandK(0.3),
     "top-k": TopK(0.3),
     "sign": Sign(),
-}
-#: Methods whose uploads have no place for a compression.
-WITHOUT = {
-    "FactorizedFL": "uploads 'hidden.weight.v', of which clients have values of their own",
-    "FedAMP": "keeps no weights at the server",
-    "FedCAC": "sends truth values as 'critical/hidden.weight'",
-    "FedDyn": "has no place for .*: its server keeps the sum of what clients remember",
-    "FedFOMO": "keeps no weights at the server",
-    "FedProto": "keeps no weights at the server",
-    "Local": "keeps no weights at the server",
-    "PFedGate": "sends truth values as 'kept'",
-    "SCAFFOLD": "has no place for .*: its server keeps the sum of what clients remember",
 }
 NETWORK, TRAINING = fs.models.mlp(3, 5, 2), fs.Training(lr=0.1, batch_size=5)
 vectors = arrays(np.float32, st.integers(1, 40), elements=st.floats(-100, 100, width=32))
@@ -348,24 +336,6 @@ def test_aggregators_and_servers_work_with_what_came():
     run(fs.FedAvg(compression=Sign(feedback=False), aggregator=rule, server=fs.server.SGD(lr=0.5)),
         1, clients=vector_clients(), model=NETWORK, training=TRAINING)  # fmt: skip
     assert all(len(row[:15].abs().unique()) == 1 for row in seen[-1])  # the hidden weights are signs of one size
-
-
-@pytest.mark.parametrize("codec", [QSGD(3), TopK(0.4)], ids=["qsgd", "top-k"])
-@pytest.mark.parametrize("name", [name for name in fs.methods.available() if name not in WITHOUT])
-@pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
-@pytest.mark.slow
-def test_methods_obey_their_laws_under_a_compression(name, codec):
-    """They resume, stay where no client moves, and do not depend on chunks; single clients' draws are their own."""
-    cls = fs.methods.find(name)
-    method = cls(**cls.example, compression=codec)
-    check_method(method, except_for=("one client", "permutation", "clones"), examples=2)
-
-
-@pytest.mark.parametrize(("name", "words"), WITHOUT.items())
-def test_methods_without_a_place_refuse_a_compression(name, words):
-    cls = fs.methods.find(name)
-    with pytest.raises(ValueError, match=f"{name} {words}"):
-        run(cls(**cls.example, compression=Sign()), clients=vector_clients(), model=NETWORK, training=TRAINING)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import fedstat as fs
 from fedstat.experiment import read
 from fedstat.experiment.build import set_up
 from fedstat.experiment.parsing import code_named
-from fedstat.testing import check_method, check_optimizer
+from fedstat.testing import check_optimizer
 from tests.support.clients import image_clients, vector_clients
 from tests.support.networks import conv_net
 from tests.support.runs import KEY, equal, run
@@ -21,15 +21,6 @@ OPTIMIZERS = {
     "adagrad": fs.server.Adagrad(lr=0.05, tau=TAU),
     "adam": fs.server.Adam(lr=0.02, tau=TAU),
     "yogi": fs.server.Yogi(lr=0.02, tau=TAU),
-}
-#: Methods whose server has no step that an optimiser could take.
-WITHOUT = {
-    "ClusteredFL": "every cluster has a mean of its own",
-    "FactorizedFL": "clients have means of their own",
-    "FedAMP": "keeps no weights at the server",
-    "FedFOMO": "keeps no weights at the server",
-    "FedProto": "keeps no weights at the server",
-    "Local": "keeps no weights at the server",
 }
 
 
@@ -117,25 +108,6 @@ def test_what_nobody_shares_keeps_its_value():
     ]
     for n, leaf in state.clients.items():
         assert (leaf == state.server[n]).all(), "clients train under the first head, and so must the server's model be"
-
-
-@pytest.mark.parametrize("name", [name for name in fs.methods.available() if name not in WITHOUT])
-@pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
-@pytest.mark.slow
-def test_methods_obey_their_laws_under_a_server_optimizer(name):
-    """They resume, send what they count, do not depend on chunks, and stay where no client moves."""
-    cls = fs.methods.find(name)
-    compared = ("one client", "permutation")  # with centralised training; Adam amplifies the rounding of sums
-    check_method(cls(**cls.example, server=fs.server.Adam(lr=0.1)), except_for=compared, examples=2)
-
-
-@pytest.mark.parametrize(("name", "words"), WITHOUT.items())
-def test_methods_without_a_step_refuse_an_optimizer(name, words):
-    cls = fs.methods.find(name)
-    with pytest.raises(ValueError, match=words):
-        run(cls(**cls.example, server=fs.server.Adam(lr=0.1)), clients=vector_clients(), model=fs.models.mlp(3, 5, 2))
-    with pytest.raises(ValueError, match="server must be None where beta < 1"):
-        fs.methods.FilterDecomp(beta=0.5, server=fs.server.Adam(lr=0.1))
 
 
 def test_executors_save_and_load_agree(tmp_path):

@@ -1,0 +1,87 @@
+"""Every method under a server's optimiser, an aggregator, a compression and a mechanism obeys its laws, or refuses."""
+
+import re
+
+import pytest
+
+import fedstat as fs
+from fedstat.testing import check_method
+from tests.support.clients import vector_clients
+from tests.support.named import NAMED
+
+pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
+
+NOTHING = dict.fromkeys(("FedAMP", "FedFOMO", "FedProto", "Local"), "keeps no weights at the server")
+SUM = "has no place for .*: its server keeps the sum of what clients remember"
+#: Named methods that refuse, and their words.
+WITHOUT_STEP = NOTHING | {
+    "ClusteredFL": "server must be None, since every cluster has a mean of its own",
+    "FactorizedFL": "server must be None, since clients have means of their own",
+}
+WITHOUT_MEAN = NOTHING | dict.fromkeys(
+    ("ClusteredFL", "FactorizedFL", "FedCAC", "FedDyn", "FedFac", "FedNova", "FedPAC", "FilterDecomp", "PFedGate",
+     "SCAFFOLD"), "aggregates in a way of its own, which has no place for",
+)  # fmt: skip
+WITHOUT_CHANGES = NOTHING | {
+    "FactorizedFL": "uploads 'hidden.weight.v', of which clients have values of their own",
+    "FedCAC": "sends truth values as 'critical/hidden.weight'",
+    "FedDyn": SUM,
+    "PFedGate": "sends truth values as 'kept'",
+    "SCAFFOLD": SUM,
+}
+#: By what is tried: a method's arguments, who refuses them, and laws that cannot hold under them. Adam amplifies the
+#: rounding of sums, so that the clients' order shows; random codes belong to a client's number. Shared statistics are
+#: refused beside a mechanism.
+JOINTS = {
+    "server": ({"server": fs.server.Adam(lr=0.1)}, WITHOUT_STEP, {"permutation"}),
+    "median": ({"aggregator": fs.aggregators.Median()}, WITHOUT_MEAN, set()),
+    "top-k": ({"compression": fs.compression.TopK(0.4)}, WITHOUT_CHANGES, set()),
+    "qsgd": ({"compression": fs.compression.QSGD(3)}, WITHOUT_CHANGES, {"permutation", "clones"}),
+    "cut": (
+        {"weighting": "uniform", "mechanism": fs.mechanisms.Gaussian(clip=0.05, noise=0)},
+        WITHOUT_MEAN,
+        {"statistics"},
+    ),
+}
+#: One client's training is no longer plain training, and how clients share memory is settled before any of these acts.
+LEFT_OUT = {"one client", "chunk"}
+
+
+def refusal(name, options):
+    """What a method says to arguments that it does not take, by the second round; else nothing."""
+    cls = fs.methods.find(name)
+    model, training = cls.example_model or fs.models.mlp(3, 5, 2), fs.Training(lr=0.1, batch_size=5)
+    try:
+        rounds = fs.rounds(cls(**cls.example, **options), model, vector_clients(), training)
+        next(rounds), next(rounds)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("joint", "name"), [(joint, name) for joint, (_, words, _) in JOINTS.items() for name in words]
+)
+def test_who_has_no_place_says_so(joint, name):
+    options, words, _ = JOINTS[joint]
+    assert re.match(f"({name} )?{words[name]}", refusal(name, options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("joint", "name"),
+    [(joint, n) for joint, (_, words, _) in JOINTS.items() for n in fs.methods.available() if n not in words],
+)
+def test_all_others_obey_their_laws(joint, name):
+    """A method that is not named may refuse, too, by a sentence with its name."""
+    options, _, laws = JOINTS[joint]
+    if name not in NAMED and (text := refusal(name, options)):
+        assert name in text
+        return
+    cls = fs.methods.find(name)
+    check_method(cls(**cls.example, **options), except_for=LEFT_OUT | laws, examples=2)
+
+
+def test_a_method_may_refuse_by_its_settings():
+    with pytest.raises(ValueError, match="server must be None where beta < 1"):
+        fs.methods.FilterDecomp(beta=0.5, server=fs.server.Adam(lr=0.1))
