@@ -34,6 +34,7 @@ RULES = {
 #: n - f - 2 honest neighbours to an honest change, and are too few to be all of a lie's: one of these is within
 #: sqrt(n - f - 2). Of Bulyan's five choices the last lie has honest neighbours alone, one of them within 1; so three
 #: choices, and with them the median, are within 1 of the range, and what is averaged is within 3 of the median.
+#: No number of liars takes a clipped mean anywhere; each moves it by its weight times the largest norm, at most.
 BREAKDOWN = {
     "median": (Median(), 11, 6, 0),
     "trimmed-mean": (TrimmedMean(0.3), 11, 4, 0),
@@ -175,6 +176,26 @@ def test_one_liar_more_takes_a_rule_anywhere(name, seed):
     found = called(rule, x, np.full(n, 1 / n))
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
     assert (found > bounds(x[breaks:], diameters)[1]).all()
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    m=st.integers(1, 12),
+    far=st.sampled_from([0.01, 0.5, 2.0, 1e2, 1e6, 1e12, 1e200, np.inf, np.nan]),
+    data=st.data(),
+)
+@settings(max_examples=50, deadline=None)
+def test_liars_move_a_clipped_mean_by_their_weight_times_its_norm_and_no_further(seed, m, far, data):
+    """From where it is without them, as far with one lie of all and no farther with many, be they all clients."""
+    liars, together = data.draw(st.integers(0, m)), data.draw(st.booleans())
+    (x, weight), rng = changes_of(seed, m), np.random.default_rng([seed, 1])
+    without, lie = x.copy(), rng.normal(size=(1 if together else liars, 4))
+    without[:liars], x[:liars] = 0, far * lie / np.linalg.norm(lie, axis=1, keepdims=True)
+    moved = np.linalg.norm(called(ClippedMean(0.5), x, weight) - called(ClippedMean(0.5), without, weight))
+    most = 0.5 * weight[:liars].sum()
+    assert moved <= most * (1 + 1e-9) + 1e-15
+    if together and 0.5 <= far <= 1e12:
+        assert moved == pytest.approx(most, rel=1e-9, abs=1e-15)
 
 
 def test_between_two_halves_the_median_is_their_mean():
