@@ -8,6 +8,7 @@ import fedstat as fs
 from fedstat.testing import check_method
 from tests.support.clients import vector_clients
 from tests.support.named import NAMED
+from tests.support.runs import equal, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
 
@@ -80,6 +81,25 @@ def test_all_others_obey_their_laws(joint, name):
         return
     cls = fs.methods.find(name)
     check_method(cls(**cls.example, **options), except_for=LEFT_OUT | laws, examples=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", fs.methods.available())
+def test_all_that_a_method_takes_goes_together_where_clients_attack_drop_out_and_are_slow(name, tmp_path):
+    """Executors agree, and a run that is continued has the bits of one that never stopped."""
+    every = {"server": fs.server.SGD(lr=0.7, momentum=0.5), "aggregator": fs.aggregators.Median(),
+             "compression": fs.compression.TopK(0.4)}  # fmt: skip
+    cls = fs.methods.find(name)
+    method = cls(**cls.example, **{of: joint for of, joint in every.items() if not refusal(name, {of: joint})})
+    who = fs.attendance.Stragglers(fs.attendance.Dropout(0.9, 0.3), 0.5, (0.2, 0.8))
+    how = {"clients": vector_clients(), "model": cls.example_model or fs.models.mlp(3, 5, 2), "participation": who}
+    how |= {"training": fs.Training(lr=0.1, batch_size=3, local_epochs=2), "attack": fs.attacks.SignFlip(0.2, 0.5)}
+    whole, other = (run(method, 3, executor=executor, **how) for executor in ("stacked", "per-client"))
+    equal(whole, other, atol=1e-8)
+    assert whole.traffic.equals(other.traffic)
+    run(method, 1, executor="stacked", **how).save(tmp_path / "run")
+    half = fs.load(tmp_path / "run", how["model"])
+    equal(whole, run(method, 3, executor="stacked", resume=half, **how), atol=0)
 
 
 def test_a_method_may_refuse_by_its_settings():
