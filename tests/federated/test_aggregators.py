@@ -29,12 +29,13 @@ RULES = {
     "clipped-mean": ClippedMean(0.5),
 }
 #: A rule, its n participants, the fewest liars who can take it anywhere, and how many diameters of the honest changes
-#: fewer liars can move it out of their range. For b liars it is 2 (n - b) / (n - 2 b) under the geometric median. Krum
-#: and Bulyan with as few participants as may be withstand more liars than they promise. Under Krum f + 1 leave
-#: n - f - 2 honest neighbours to an honest change, and are too few to be all of a lie's: one of these is within
-#: sqrt(n - f - 2). Of Bulyan's five choices the last lie has honest neighbours alone, one of them within 1; so three
-#: choices, and with them the median, are within 1 of the range, and what is averaged is within 3 of the median.
-#: No number of liars takes a clipped mean anywhere; each moves it by its weight times the largest norm, at most.
+#: fewer liars can move it out of their range. Medians break at half (CL-91, and CL-85 of the geometric one), a trimmed
+#: mean beyond its share (CL-92). For b liars it is 2 (n - b) / (n - 2 b) under the geometric median. Krum and Bulyan
+#: with as few participants as may be withstand more liars than they promise. Under Krum f + 1 leave n - f - 2 honest
+#: neighbours to an honest change, and are too few to be all of a lie's: one of these is within sqrt(n - f - 2). Of
+#: Bulyan's five choices the last lie has honest neighbours alone, one of them within 1; so three choices, and with
+#: them the median, are within 1 of the range, and what is averaged is within 3 of the median. No number of liars takes
+#: a clipped mean anywhere; each moves it by its weight times the largest norm, at most.
 BREAKDOWN = {
     "median": (Median(), 11, 6, 0),
     "trimmed-mean": (TrimmedMean(0.3), 11, 4, 0),
