@@ -39,7 +39,7 @@ class APFL(Method):
         (True), or keep it.
     weighting : {"samples", "uniform"}
         See `Method` ("uniform", as in the original).
-    server
+    server, aggregator, compression, mechanism
         See `Method`.
 
     Notes

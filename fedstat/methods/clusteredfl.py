@@ -43,7 +43,7 @@ class ClusteredFL(Method):
         paper ("single"); the public code has complete linkage.
     server : None
         Every cluster has a mean of its own.
-    weighting
+    weighting, compression
         See `Method`; weights count within a cluster, and also in the mean of the criterion. The paper weighs by
         samples, the public code uniformly.
 

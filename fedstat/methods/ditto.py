@@ -32,7 +32,7 @@ class Ditto(Method):
         of 0.1, 1 and 2 on validation data).
     personal_epochs : int, optional
         Epochs of the personal model per round, at least 1; by default as many as the shared copy's.
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`. The original averages uniformly; the default here weighs by samples, as FedAvg's does.
 
     Notes

@@ -39,7 +39,7 @@ class FedALA(Method):
         s, the share of the samples from which W is learned, in (0, 1] (0.8, as in the paper).
     start_epochs : int
         Epochs in which W is learned in the second round, at least 1 (11, the fewest of the authors' code).
-    weighting, server, aggregator
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

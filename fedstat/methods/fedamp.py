@@ -44,8 +44,10 @@ class FedAMP(Method):
         sigma of the attention function ``A(x) = 1 - exp(-x / sigma)``, positive; 1e6 in the original.
     start : {"w", "u"}
         The model that a client goes on from: its own or the mix ("w"; the paper leaves that open).
-    weighting, server
-        These have no effect, since the server averages nothing.
+    weighting
+        This has no effect, since the server averages nothing.
+    server, aggregator, compression, mechanism
+        These are refused, since the server keeps no weights.
 
     Notes
     -----

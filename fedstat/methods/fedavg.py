@@ -31,7 +31,7 @@ class FedAvg(Method):
     part : {"all", "head"}
         The part that is fine-tuned: the whole model, as that paper words it ("all"), or the last dense layer alone, as
         published code for it does.
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

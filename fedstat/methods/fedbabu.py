@@ -33,7 +33,7 @@ class FedBABU(FedPer):
         The part that is fine-tuned: the last dense layer, as the abstract says ("head"), or the whole model.
     layers : sequence of str, optional
         What is not trained in the rounds; by default the last dense layer.
-    weighting, server, aggregator
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

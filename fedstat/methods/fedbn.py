@@ -22,7 +22,7 @@ class FedBN(Method):
     ----------
     weighting : {"samples", "uniform"}
         See `Method`; by default participants count alike, as in the original's code.
-    server
+    server, aggregator, compression, mechanism
         See `Method`.
 
     Notes

@@ -47,7 +47,7 @@ class FedDecomp(Method):
         as fast as sigma the method diverges at the paper's learning rate).
     weighting : {"samples", "uniform"}
         See `Method` ("uniform", as in equation 7).
-    server
+    server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

@@ -36,7 +36,7 @@ class FedEM(Method):
     components : int
         M, at least 1 (3, as in the original and in the FedSplit/FedFac paper). The first component starts as every
         method's model does, the others start from the draws of initial weights of M - 1 clients, which must exist.
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`; the server averages components by samples, not by samples times pi.
 
     Notes

@@ -82,7 +82,7 @@ class FedFac(Method):
     replicates : int
         Number of batch orders in which all clients train from the common start for the first "agreement", one local
         round each; two or more separate the clients' differences from the noise of their batches (2, ours).
-    weighting, server
+    weighting, server, compression
         See `Method`.
 
     Notes

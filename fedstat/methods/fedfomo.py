@@ -41,8 +41,10 @@ class FedFOMO(Local):
         as in the original).
     epsilon_decay : float
         Amount that `epsilon` loses in every round, not negative (0.05, as in the authors' code).
-    weighting, server
-        These have no effect, since no model is the server's.
+    weighting
+        This has no effect, since the server averages nothing.
+    server, aggregator, compression, mechanism
+        These are refused, since the server keeps no weights.
 
     Notes
     -----

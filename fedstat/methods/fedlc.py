@@ -31,7 +31,7 @@ class FedLC(Method):
     ----------
     tau : float
         Strength of the calibration, not negative (1, as in FL-bench); at 0 the method is `FedAvg`.
-    weighting, server, aggregator
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

@@ -31,7 +31,7 @@ class FedNova(Method):
 
     Parameters
     ----------
-    weighting, server
+    weighting, server, compression
         See `Method`.
 
     Raises

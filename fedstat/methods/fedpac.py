@@ -42,8 +42,8 @@ class FedPAC(Method):
     head_lr : float, optional
         Learning rate of the head (0.1, as in the original); None means that of the training configuration, which is
         the body's.
-    weighting, server
-        See `Method`; both concern the body.
+    weighting, server, compression
+        See `Method`; they concern the body.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class FedPara(Method):
         Whether the method is pFedPara instead of FedPara (False).
     tanh : bool
         Whether both factors pass through tanh before they are multiplied, an option of the original (False).
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

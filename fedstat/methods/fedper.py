@@ -23,7 +23,7 @@ class FedPer(Method):
     layers : sequence of str, optional
         The private layers; by default the last dense layer alone, as in the FedFac paper. Without private layers the
         method is `FedAvg`, with all layers private it is `Local`.
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

@@ -26,7 +26,7 @@ class FedProx(FedAvg):
         and 1).
     fine_tune, part
         See `FedAvg`; there is no pull in fine-tuning.
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

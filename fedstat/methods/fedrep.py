@@ -29,7 +29,7 @@ class FedRep(FedPer):
     head_epochs, body_epochs : int
         Epochs of the two parts in every round (10 and 1, as in the filter decomposition paper; the original takes 10
         and 5 on CIFAR). They replace the ``local_epochs`` of the training configuration.
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

@@ -30,7 +30,7 @@ class FedRoD(Method):
     ----------
     gamma : float
         Degree to which the loss is balanced, not negative (1, as in the original; 0 gives plain cross-entropy).
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

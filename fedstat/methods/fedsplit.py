@@ -39,8 +39,8 @@ class FedSplit(Method):
         starting alike. This needs a function that builds the network: a module instance has one set of weights.
     weighting : {"samples", "uniform"}
         See `Method`; by default participants count alike, as in the paper.
-    server
-        See `Method`; this is the paper's eta_g.
+    server, aggregator, compression, mechanism
+        See `Method`; the server's step is the paper's eta_g.
 
     Notes
     -----

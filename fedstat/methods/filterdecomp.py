@@ -61,7 +61,7 @@ class FilterDecomp(Method):
     keep_local_slow : bool
         Whether a client goes on from its own slow group until the server has a newer one, as the paper's theorem
         assumes, or drops what it trained between those rounds, as its algorithm says (False).
-    weighting, server
+    weighting, server, compression
         See `Method`.
 
     Raises

@@ -29,7 +29,7 @@ class LGFedAvg(Method):
         all layers but one.
     weighting : {"samples", "uniform"}
         See `Method`; by default participants count alike, as in the original.
-    server
+    server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

@@ -20,7 +20,7 @@ class Local(Method):
     Parameters
     ----------
     weighting
-        Without effect, since nothing is averaged. A ``server`` is refused.
+        Without effect, since nothing is averaged. All else that belongs to a server is refused.
 
     Notes
     -----

@@ -33,7 +33,7 @@ class MOON(Method):
         Strength of the contrast, not negative (1, as in the authors' code; the paper tunes it between 0.1 and 10).
     temperature : float
         T, positive (0.5, as in the original).
-    weighting, server, aggregator
+    weighting, server, aggregator, compression, mechanism
         See `Method`.
 
     Raises

@@ -34,7 +34,7 @@ class PerFedAvg(Method):
     adaptation : {"step", "epoch"}
         How far the evaluated models adapt: by one step, on one batch, or by one epoch of steps ("step"). In an epoch
         momentum acts, if the training configuration has it.
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`; by default participants count alike, as in the original.
 
     Notes

@@ -37,7 +37,7 @@ class PFedMe(Method):
         Their learning rate, not negative (0.05, ours; 0.1 in the authors' code). From ``2 / penalty`` on they diverge.
     weighting : {"samples", "uniform"}
         Weights of the participants in the mean of the models ("uniform", as in the original).
-    server, aggregator
+    server, aggregator, compression, mechanism
         See `Method`. The original's beta, how far the server goes to the mean, is ``fs.server.SGD(lr=beta)``.
 
     Raises

@@ -34,7 +34,7 @@ class PFedSD(Method):
         lambda, not negative (1, as in the authors' code).
     temperature : float
         T, positive (1, as in the authors' code).
-    weighting, server
+    weighting, server, aggregator, compression, mechanism
         See `Method`. The original averages uniformly; the default here weighs by samples, as FedAvg's does.
 
     Notes

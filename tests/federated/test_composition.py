@@ -1,5 +1,6 @@
 """Every method under a server's optimiser, an aggregator, a compression and a mechanism obeys its laws, or refuses."""
 
+import inspect
 import re
 
 import pytest
@@ -30,9 +31,9 @@ WITHOUT_CHANGES = NOTHING | {
     "PFedGate": "sends truth values as 'kept'",
     "SCAFFOLD": SUM,
 }
-#: By what is tried: a method's arguments, who refuses them, and laws that cannot hold under them. Adam amplifies the
-#: rounding of sums, so that the clients' order shows; random codes belong to a client's number. Shared statistics are
-#: refused beside a mechanism.
+#: By what is tried: a method's arguments, the joint last, who refuses them, and laws that cannot hold under them. Adam
+#: amplifies the rounding of sums, so that the clients' order shows; random codes belong to a client's number. Shared
+#: statistics are refused beside a mechanism.
 JOINTS = {
     "server": ({"server": fs.server.Adam(lr=0.1)}, WITHOUT_STEP, {"permutation"}),
     "median": ({"aggregator": fs.aggregators.Median()}, WITHOUT_MEAN, set()),
@@ -100,6 +101,16 @@ def test_all_that_a_method_takes_goes_together_where_clients_attack_drop_out_and
     run(method, 1, executor="stacked", **how).save(tmp_path / "run")
     half = fs.load(tmp_path / "run", how["model"])
     equal(whole, run(method, 3, executor="stacked", resume=half, **how), atol=0)
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_a_method_lists_what_it_takes(name):
+    """Among its parameters, which may also say that some are refused, or that one is None."""
+    text = inspect.getdoc(fs.methods.find(name)).partition("Parameters\n")[2]
+    entries = re.findall(r"^(\w[\w, ]*?)(?: : (?!None\n).*)?\n    (?!These are refused)", text, re.M)
+    listed = {of for names in entries for of in names.split(", ")}
+    for options, words, _ in JOINTS.values():
+        assert (next(reversed(options)) in listed) == (name not in words)
 
 
 def test_a_method_may_refuse_by_its_settings():
