@@ -4,6 +4,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import combinations, product
 from math import sqrt
+from random import Random
 from statistics import median
 
 import pytest
@@ -13,6 +14,7 @@ from fedstat.claims import worst_case
 from theory_checks.classics.cl02_decaying_steps_bound import Scalars, _path
 from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
 from theory_checks.classics.cl93_one_round_of_fedprox import SETTINGS, one_round, shortfall
+from theory_checks.classics.cl94_sum_in_spite_of_dropouts import _PRIME, _result, _subsets
 from theory_checks.classics.corrupted_values import trimmed_mean
 from theory_checks.classics.second_moments import expected_square
 
@@ -51,6 +53,43 @@ def test_trimmed_means_end_in_the_median(n):
     for values in product((-2, 0, 3), repeat=n):
         assert trimmed_mean(values, (n - 1) // 2) == median(values)
         assert all(abs(trimmed_mean(values, b) - trim_mean(values, b / n + 1e-9)) < 1e-12 for b in range((n + 1) // 2))
+
+
+@pytest.mark.parametrize(("n", "threshold"), [(2, 1), (2, 2), (3, 2), (4, 3)])
+def test_the_server_opens_masks_whose_polynomials_it_finds_by_search(n, threshold):
+    """The protocol message by message, with everything drawn; of all polynomials one at most fits t shares."""
+    draw, users = Random(n), range(1, n + 1)
+    inputs = {u: draw.randrange(_PRIME) for u in users}
+    masks = {
+        mask: [draw.randrange(_PRIME) for _ in range(threshold)]
+        for size in (1, 2)
+        for mask in combinations(users, size)
+    }
+
+    def opened(mask, end):
+        held = {u: sum(a * u**i for i, a in enumerate(masks[mask])) % _PRIME for u in end}
+        fitting = [
+            q
+            for q in product(range(_PRIME), repeat=threshold)
+            if all(sum(a * u**i for i, a in enumerate(q)) % _PRIME == y for u, y in held.items())
+        ]
+        assert len(fitting) == 1
+        return fitting[0][0]
+
+    sent = {
+        u: inputs[u]
+        + masks[u,][0]
+        + sum(masks[u, v][0] for v in users if v > u)
+        - sum(masks[v, u][0] for v in users if v < u)
+        for u in users
+    }
+    for arrived in _subsets(users):
+        for end in (e for e in _subsets(arrived) if len(e) >= threshold):
+            total = sum(sent[u] - opened((u,), end) for u in arrived)
+            for u, v in product(arrived, set(users) - set(arrived)):
+                total -= opened((u, v), end) if u < v else -opened((v, u), end)
+            expected = sum(inputs[u] for u in arrived) % _PRIME
+            assert total % _PRIME == _result(inputs, masks, arrived, end, open_pairs=True) == expected
 
 
 @pytest.mark.parametrize(("pull", "b", "k"), SETTINGS)

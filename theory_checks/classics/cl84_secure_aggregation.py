@@ -20,9 +20,10 @@ CL84 = Claim(
     "chosen subset of users drop out at any time.",
     statement='"view"(x) tilde "view"(x\') quad "if" quad sum_(u in U) x_u = sum_(u in U) x\'_u',
     severity="unstated condition",
-    assumptions="ideal masks, drawn uniformly, and shares that give the server exactly the masks that it asks for: of "
-    "users who remain their own, of others those shared in pairs; one entry modulo 2 or 3, two and three users, an "
-    "honest server; of the paper the abstract could be read, the masks are as later authors describe them",
+    assumptions="ideal masks, drawn uniformly, and shares that give the server exactly the masks that it asks for, as "
+    "CL-94 and CL-95 judge: of users who remain their own, of others those shared in pairs; one entry modulo 2 or 3, "
+    "two and three users, an honest server; of the paper the abstract could be read, the masks are as later authors "
+    "describe them",
     sensitivity="any difference between the laws of what the server sees, over all masks",
     flaw="The protocol hides everything but the sum of those who remain. That sum is itself a contribution if one user "
     "remains, and gives all of them away if it is the smallest or largest possible.",
