@@ -8,13 +8,15 @@ from random import Random
 from statistics import median
 
 import pytest
+import sympy as sp
 from scipy.stats import trim_mean
 
-from fedstat.claims import worst_case
+from fedstat.claims import fedavg_round, worst_case
 from theory_checks.classics.cl02_decaying_steps_bound import Scalars, _path
 from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
 from theory_checks.classics.cl93_one_round_of_fedprox import SETTINGS, one_round, shortfall
 from theory_checks.classics.cl94_sum_in_spite_of_dropouts import _PRIME, _result, _subsets
+from theory_checks.classics.cl96_least_distance_of_fedavg import PAIR
 from theory_checks.classics.corrupted_values import trimmed_mean
 from theory_checks.classics.second_moments import expected_square
 
@@ -114,3 +116,23 @@ def test_the_worst_case_of_fedprox_with_equal_gradients_is_a_parabola(pull, k):
     found = worst_case(setting.method, setting.clients, measure=setting.measure, given=given)
     assert found.agreed
     assert 1 - found.value == pytest.approx(least, abs=1e-4)
+
+
+def test_each_step_of_the_proof_that_fedavg_stays_away():
+    x, eta, w, count = sp.symbols("x eta w K", positive=True)
+    first, second = (gradient(x) for gradient in PAIR)
+    mean, squares = (first + second) / 2, (first**2 + second**2) / 2
+    assert sp.expand(mean - x) == 0
+    assert sp.expand(2 + 3 * mean**2 - squares - (x - 1) ** 2) == 0  # the bound on the dissimilarity
+    for steps in (1, 2, 3, 5):
+        gone = 1 - (1 - 2 * eta) ** steps
+        after = (1 - gone / 2) * x + steps * eta / 2 - gone / 4
+        assert sp.expand(fedavg_round(x, PAIR, lr=eta, steps=steps) - after) == 0
+    square = fedavg_round(x, PAIR, lr=eta, steps=2) - x * (1 + x) / (1 + 2 * x)
+    assert sp.simplify(square - ((1 + 2 * x) * eta - x) ** 2 / (1 + 2 * x)) == 0
+    length = count * (1 - (1 - w) ** (1 / count)) / 2  # K eta, given w
+    assert all(
+        length.subs({count: k + 1, w: sp.Rational(i, 9)}) > length.subs({count: k, w: sp.Rational(i, 9)})
+        for k in range(1, 8)
+        for i in range(1, 10)
+    )
