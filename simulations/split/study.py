@@ -110,7 +110,7 @@ SCALES = {
         shift=SECOND_LOOK,
     ),
     "quick": Scale(
-        clients=40, d=40, units=64, samples=160, test=1000, rounds=30, participation=0.25, seeds=6,
+        clients=40, d=40, units=64, samples=160, test=400, rounds=20, participation=0.25, seeds=6,
         settings=((0.2, 0.4), (0.5, 0.4), (0.8, 0.4), (0.5, 0.8)), rates=(3e-3, 1e-2, 3e-2),
         tuning_seeds=2, balance_seeds=40, noises=(0.0, 1.0, 4.0),
         shift=SECOND_LOOK,

@@ -187,9 +187,9 @@ def _needed(effect: float, power: float, alpha: float, goal: Goal) -> int:
 
 def difference_power(effect: float, n: int, alpha: float) -> float:
     """Return the power of the two-sided paired t test with n pairs, at a true mean of `effect` standard deviations."""
-    from scipy import stats
+    from scipy import special
 
-    return t_power(np.sqrt(n) * effect, stats.t.isf(alpha / 2, n - 1), n - 1)
+    return t_power(np.sqrt(n) * effect, -float(special.stdtrit(n - 1, alpha / 2)), n - 1)
 
 
 def t_power(shift: float, critical: float, df: float, sides: Literal[1, 2] = 2) -> float:
@@ -197,10 +197,10 @@ def t_power(shift: float, critical: float, df: float, sides: Literal[1, 2] = 2) 
 
     scipy has the noncentral t too, but its values are NaN at some powers near one.
     """
-    from scipy import stats
+    from scipy.special import ndtr
 
     def beyond(s: np.ndarray) -> np.ndarray:
-        return stats.norm.sf(critical * s - shift) + (sides == 2) * stats.norm.cdf(-critical * s - shift)
+        return np.asarray(ndtr(shift - critical * s) + (sides == 2) * ndtr(-critical * s - shift))
 
     return _over_spread(beyond, df, shift, critical)
 
@@ -228,25 +228,26 @@ def equivalence_power(effect: float, n: int, alpha: float) -> float:
     `effect` is the margin in standard deviations. Mean and standard deviation s of normal differences are
     independent, so the power is the expectation over s of ``P(|mean| < margin - t s / sqrt(n))``.
     """
-    from scipy import stats
+    from scipy import special
 
-    t, shift = stats.t.isf(alpha, n - 1), np.sqrt(n) * effect
-    return _over_spread(lambda s: 2 * stats.norm.cdf(np.maximum(shift - t * s, 0)) - 1, n - 1, shift, t)
+    t, shift = -float(special.stdtrit(n - 1, alpha)), np.sqrt(n) * effect
+    return _over_spread(lambda s: 2 * special.ndtr(np.maximum(shift - t * s, 0)) - 1, n - 1, shift, t)
 
 
 def _over_spread(value: Callable[[np.ndarray], np.ndarray], df: float, shift: float, t: float) -> float:
     """Return the expectation of a function of s, which is a chi variable over the root of its degrees of freedom."""
     # the function changes where ``t s`` is near `shift` or 0: Gauss-Legendre between these places, over the range that
     # holds s but with probability 2e-14
-    from scipy import stats
+    from scipy.special import gammainccinv, gammaincinv, gammaln, xlogy
 
-    low, high = np.sqrt(stats.chi2.ppf(1e-14, df) / df), np.sqrt(stats.chi2.isf(1e-14, df) / df)
+    k = df / 2  # k s^2 has the gamma distribution of shape k
+    low, high = np.sqrt(gammaincinv(k, 1e-14) / k), np.sqrt(gammainccinv(k, 1e-14) / k)
     inner = np.array([9, shift - 9, shift, shift + 9]) / t
     borders = np.unique(np.clip([low, *inner, high], low, high))
     nodes, weights = _nodes()
     half = np.diff(borders)[:, None] / 2
     s = borders[:-1, None] + half * (nodes + 1)
-    density = stats.chi.pdf(s * np.sqrt(df), df) * np.sqrt(df)
+    density = 2 * np.exp(k * np.log(k) - gammaln(k) + xlogy(df - 1, s) - k * s**2)
     return float((half * weights * density * value(s)).sum())
 
 
