@@ -95,7 +95,8 @@ def _triples(weights: tuple[Fraction, ...] = (Fraction(1, 3),) * 3, dynamic: boo
 def _convex_pairs() -> Evidence:
     """Search among pairs of convex losses that need not be quadratic."""
     cases = st.tuples(convex_pairs(), st.sampled_from(((0,), (1,), (0, 1))), st.sampled_from(_STRENGTHS))
-    return search(cases, lambda case: _at_rest(*case, [Fraction(1, 2)] * 2), relation="==", names=("found", "optimum"))
+    halves = [Fraction(1, 2)] * 2
+    return search(cases, lambda c: _at_rest(c[0], c[1], c[2], halves), relation="==", names=("found", "optimum"))
 
 
 def _approached(below: Fraction) -> Evidence:
