@@ -30,7 +30,6 @@ CL86 = Claim(
     id="CL-86",
     place="Acar, Zhao, Matas Navarro, Mattina, Whatmough and Saligrama, Federated learning based on dynamic "
     "regularization (ICLR 2021), abstract, fourth sentence; arXiv:2111.04263",
-    link="https://arxiv.org/abs/2111.04263",
     said_by="paper",
     words="With a dynamic regulariser the global and the device solutions are aligned in the limit, if a random subset "
     "of devices takes part in each round.",
