@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,9 @@ COLUMNS: tuple[tuple[str, tuple[Verdict, ...], int], ...] = (
 STANDS, PART, FALLS, OPEN = "#1b6e3c", "#a86a00", "#a01c1c", "#6f6f6f"
 
 
-def mark(axes: Axes, x: float, y: float, claim: Mapping[str, Any]) -> None:
+def mark(axes: Axes, x: float, y: float, claim: Mapping[str, Any], side: float = 0.78) -> None:
     """Draw a statement's mark, told apart by its form as well as by its colour."""
-    verdict, side = claim["verdict"], 0.78
+    verdict = claim["verdict"]
     right, top, middle, half = x + side, y + side, (x + side / 2, y + side / 2), side / 2
     corners = {
         "holds-in-a-reading": [(x, y), (right, y), (right, top)],
@@ -60,49 +59,65 @@ def mark(axes: Axes, x: float, y: float, claim: Mapping[str, Any]) -> None:
             axes.plot([x, right], [top, y], color=colour, lw=0.9, solid_capstyle="butt")
 
 
-def statements() -> list[dict[str, Any]]:
-    """Return what the ledger says of every statement, without those that correct others."""
-    return [claim for name, claim in read_ledger(LEDGER).items() if not name.endswith("c")]
+def groups(ledger: Mapping[str, Mapping[str, Any]]) -> list[list[tuple[str, str, list[Mapping[str, Any]]]]]:
+    """Return rows of a title, what is counted, and claims: the four papers', the literature's, the corrected ones."""
+    stated = [claim for name, claim in ledger.items() if not name.endswith("c")]
+
+    def said(paper: str) -> list[Mapping[str, Any]]:
+        return [claim for claim in stated if claim["paper"] == paper and claim["said_by"] == "paper"]
+
+    others = sorted({claim["paper"] for claim in stated} - {LITERATURE}, key=lambda paper: (-len(said(paper)), paper))
+    worded = [claim for claim in stated if claim["said_by"] != "paper"]
+    of_four, of_others = ([c for c in worded if (c["paper"] == LITERATURE) == apart] for apart in (False, True))
+    corrected = [claim for name, claim in ledger.items() if name.endswith("c")]
+    return [
+        [
+            *((paper, "statements", said(paper)) for paper in others),
+            ("In our wording", "more on these papers", of_four),
+        ],
+        [(LITERATURE, "statements", said(LITERATURE)), ("In our wording", "more, with folklore", of_others)],
+        [("Corrected", "statements, all ours", corrected)],
+    ]
 
 
-def rows(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """Return the four papers' own statements, most first, those of the literature, and those that others worded."""
-    own = [claim for claim in claims if claim["said_by"] == "paper"]
-    counts = Counter(claim["paper"] for claim in own)
-    papers = sorted(counts, key=lambda paper: (paper == LITERATURE, -counts[paper], paper))
-    found = [(paper, [claim for claim in own if claim["paper"] == paper]) for paper in papers]
-    return [*found, ("Our wording", [claim for claim in claims if claim["said_by"] != "paper"])]
-
-
-def draw(claims: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw all claims, a row for each paper and a column for each fate."""
+def draw(ledger: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Draw all claims, a row for each source and a column for each fate; corrected statements with small marks."""
     figure = Figure(figsize=(9.6, 3), facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.axis("off")
     y, right = -1.6, sum(across + 2.6 for _, _, across in COLUMNS) - 1.0
-    axes.plot([-12.2, right], [-0.4, -0.4], color="0.2", lw=0.8)
-    for paper, members in rows(claims):
-        axes.text(-12.2, y - 0.1, paper, weight="bold", size=9, va="center")
-        axes.text(-12.2, y - 1.3, f"{len(members)} statements", size=8, va="center", color="0.3")
-        x, lines = 0.0, 1
-        for words, verdicts, across in COLUMNS:
-            axes.text(x, 0.1, words, size=8, va="bottom")
-            inside = sorted(
-                (c for c in members if c["verdict"] in verdicts), key=lambda c: SEVERITIES[::-1].index(c["severity"])
-            )
-            axes.text(x, y - 0.1, str(len(inside) or "\N{EN DASH}"), size=9, va="center", weight="bold")
-            for k, claim in enumerate(inside):
-                mark(axes, x + 1.6 + k % across, y - 0.5 - k // across, claim)
-            lines = max(lines, -(-len(inside) // across))
-            x += across + 2.6
-        y -= max(2.7, lines + 0.9)
-    axes.plot([-12.2, right], [y + 0.9, y + 0.9], color="0.2", lw=0.8)
-    axes.set(xlim=(-12.5, right + 0.3), ylim=(y + 0.6, 2.6))
-    figure.set_figheight(figure.get_figwidth() * (2.0 - y) / (right + 12.8))  # a mark is as wide as it is high
+    starts = [sum(across + 2.6 for _, _, across in COLUMNS[:k]) for k in range(len(COLUMNS))]
+    for x, (words, _, _) in zip(starts, COLUMNS, strict=True):
+        axes.text(x, 0.1, words, size=8, va="bottom")
+    for group in groups(ledger):
+        axes.plot([-12.2, right], [y + 1.2, y + 1.2], color="0.2", lw=0.8)
+        for title, counted, members in group:
+            axes.text(-12.2, y - 0.1, title, weight="bold", size=9, va="center")
+            axes.text(-12.2, y - 1.3, f"{len(members)} {counted}", size=8, va="center", color="0.3")
+            lines, scale = 1.0, 0.5 if title == "Corrected" else 1.0
+            for x, (_, verdicts, across) in zip(starts, COLUMNS, strict=True):
+                inside = sorted(
+                    (c for c in members if c["verdict"] in verdicts),
+                    key=lambda c: SEVERITIES[::-1].index(c["severity"]),
+                )
+                axes.text(x, y - 0.1, str(len(inside) or "\N{EN DASH}"), size=9, va="center", weight="bold")
+                for k, claim in enumerate(inside):
+                    line, place = divmod(k, int(across / scale))
+                    mark(axes, x + 1.6 + scale * place, y + 0.28 - scale * (line + 0.78), claim, 0.78 * scale)
+                    lines = max(lines, scale * (line + 1))
+            y -= max(2.7, lines + 0.9)
+        y -= 0.5
+    axes.plot([-12.2, right], [y + 1.2, y + 1.2], color="0.2", lw=0.8)
+    axes.text(30.4, y + 0.25, "refuted:", size=8, va="center", color="0.3")
+    for x, severity in zip((33.6, 37.6, 46.6), SEVERITIES[::-1], strict=True):
+        mark(axes, x, y - 0.1, {"verdict": "refuted", "severity": severity})
+        axes.text(x + 1.3, y + 0.25, severity, size=8, va="center", color="0.3")
+    axes.set(xlim=(-12.5, right + 0.3), ylim=(y - 0.6, 2.6))
+    figure.set_figheight(figure.get_figwidth() * (3.2 - y) / (right + 12.8))  # a mark is as wide as it is high
     return figure
 
 
 def write_overview(file: Path) -> None:
     """Write the picture, with the same bytes for the same ledger."""
     with mpl.rc_context({"svg.hashsalt": "fedstat", "svg.fonttype": "none", "font.family": "sans-serif"}):
-        draw(statements()).savefig(file, metadata={"Date": None})
+        draw(read_ledger(LEDGER)).savefig(file, metadata={"Date": None})

@@ -65,13 +65,23 @@ from fedstat.claims.judging import judge_all
 from fedstat.claims.laws import Law, draws, expectation, inclusions, subsets, variance
 from fedstat.claims.ledger import as_object, count, explain, read_ledger, table, write_ledger
 from fedstat.claims.plain import plain
-from fedstat.claims.problems import Parabolas, finite_laws, parabolas, regressions, shares
+from fedstat.claims.problems import (
+    BentParabola,
+    Parabolas,
+    convex_pairs,
+    finite_laws,
+    minimiser,
+    parabolas,
+    regressions,
+    shares,
+)
 from fedstat.claims.rounds import fedavg_round, local_steps
 from fedstat.claims.runs import Client, Functions, Run, average, fedavg, square
 from fedstat.claims.studies import Studies
 from fedstat.claims.worst_cases import Setting, WorstCase, WorstFunction, bounded, worst_case
 
 __all__ = [
+    "BentParabola",
     "Claim",
     "ClaimError",
     "Client",
@@ -95,6 +105,7 @@ __all__ = [
     "both",
     "bounded",
     "compared",
+    "convex_pairs",
     "count",
     "draws",
     "enumeration",
@@ -109,6 +120,7 @@ __all__ = [
     "judge",
     "judge_all",
     "local_steps",
+    "minimiser",
     "missing",
     "not_checkable",
     "parabolas",

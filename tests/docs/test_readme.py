@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
+from fedstat.claims import read_ledger
 from fedstat.cli import app
 from fedstat.data.datasets import cifar10
 from simulations.feddecomp.study import SCALES
@@ -27,8 +28,8 @@ from simulations.split.numbers import findings
 from simulations.studies import tell
 from tests.support import dataset_files as files
 from tests.support.matrices import THURSTONE, THURSTONE_NAMES
-from theory_checks import PICTURE
-from theory_checks._overview import write_overview
+from theory_checks import LEDGER, PICTURE
+from theory_checks._overview import groups, write_overview
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text()
@@ -94,6 +95,8 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     write_overview(tmp_path / "new.svg")
     new, kept = (re.findall(r"<text[^>]*>([^<]+)", file.read_text()) for file in (tmp_path / "new.svg", PICTURE))
     assert new == kept, "run python -m theory_checks --update with the ids of the claims that changed"
+    drawn = [claim["id"] for group in groups(read_ledger(LEDGER)) for *_, claims in group for claim in claims]
+    assert sorted(drawn) == sorted(read_ledger(LEDGER)), "every statement has one mark"
 
     folder = ROOT / "reports" / "results" / "split"
     tables = {file.stem: pd.read_csv(file) for file in folder.glob("*.csv")}

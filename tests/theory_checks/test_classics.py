@@ -17,6 +17,7 @@ from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
 from theory_checks.classics.cl93_one_round_of_fedprox import SETTINGS, one_round, shortfall
 from theory_checks.classics.cl94_sum_in_spite_of_dropouts import _PRIME, _result, _subsets
 from theory_checks.classics.cl96_least_distance_of_fedavg import PAIR
+from theory_checks.classics.cl97_sampled_gaussian_noise import cost
 from theory_checks.classics.corrupted_values import trimmed_mean
 from theory_checks.classics.second_moments import expected_square
 
@@ -102,6 +103,15 @@ def test_what_fedprox_promises_is_as_printed(pull, b, k):
         rho -= b * sqrt(2) / (spare * sqrt(k)) + b**2 / (spare**2 * k) * (2 * sqrt(2 * k) + 2)
     assert 1 - sum(shortfall(1 / pull, b, k).values()) == pytest.approx(pull * rho)
     assert rho > 0
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.3, 2.0), (1.0, 0.7)])
+def test_the_cost_of_sampled_noise_is_what_dp_accounting_says(rate, sigma):
+    dp = pytest.importorskip("dp_accounting")
+    rdp = pytest.importorskip("dp_accounting.rdp")
+    accountant = rdp.RdpAccountant(orders := [2, 3, 8, 32])
+    accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)))
+    assert [float(cost(order, rate, sigma)) for order in orders] == pytest.approx(list(accountant.rdp), rel=1e-9)
 
 
 @pytest.mark.parametrize(("pull", "k"), [(4, None), (6, None), (9, 8)])

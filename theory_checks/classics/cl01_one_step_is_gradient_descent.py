@@ -13,9 +13,9 @@ from fedstat.claims import Claim, Evidence, Sides, compared, exact, fedavg_round
 
 CL01 = Claim(
     id="CL-01",
-    place="McMahan, Moore, Ramage, Hampson and Agüera y Arcas (2017), section 2, 'The FederatedAveraging Algorithm', "
-    "the two updates said to be equivalent; arXiv:1602.05629",
-    link="https://arxiv.org/abs/1602.05629",
+    place="McMahan, Moore, Ramage, Hampson and Agüera y Arcas, Communication-efficient learning of deep networks from "
+    "decentralized data (AISTATS 2017), section 2, 'The FederatedAveraging Algorithm', the two updates said to be "
+    "equivalent; arXiv:1602.05629",
     said_by="paper",
     words="One full-batch step at every client, averaged with weights n_k / n, is a step of gradient descent on the "
     "pooled loss.",

@@ -19,7 +19,6 @@ CL02 = Claim(
     id="CL-02",
     place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), section 3.2, "
     "Theorem 1; arXiv:1907.02189",
-    link="https://arxiv.org/abs/1907.02189",
     said_by="paper",
     words="With steps of size 2 / (μ (γ + t)) and all clients taking part, FedAvg's expected gap after T iterations is "
     "at most κ / (γ + T − 1) times the sum of 2 B / μ and μ γ / 2 times the start's squared distance from the optimum.",

@@ -14,7 +14,6 @@ CL03 = Claim(
     id="CL-03",
     place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), section 4, first "
     "paragraph after Theorem 4, last sentence; arXiv:1907.02189",
-    link="https://arxiv.org/abs/1907.02189",
     said_by="paper",
     words="With more than one local step of fixed size FedAvg does not converge to the optimum.",
     statement="E > 1, quad eta_t = eta ==> lim_(r -> infinity) w_(r E) != w^*",
@@ -111,8 +110,8 @@ def one_step() -> Evidence:
 
 CL03C = Claim(
     id="CL-03c",
-    place="corrected statement of CL-03; for least squares also Pathak and Wainwright (2020)",
-    link="https://arxiv.org/abs/1907.02189",
+    place="corrected statement of CL-03; for least squares also Pathak and Wainwright, FedSplit (NeurIPS 2020), "
+    "arXiv:2005.05238",
     said_by="fedstat",
     words="With E ≥ 1 steps of fixed size FedAvg converges to the average of the clients' minimisers with weights "
     "p_k a_k in place of p_k h_k, a_k = 1 − (1 − η h_k)^E. Of two clients with η ≤ 1 / L it misses the optimum exactly "

@@ -13,7 +13,6 @@ CL04 = Claim(
     place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), section 3.3, "
     "Assumptions 5 and 6, and the factors 1 / K and (N − K) / (K (N − 1)) by which the sampling enters C in Theorems 2 "
     "and 3; our wording of what these say of the averages, as the proofs could not be read; arXiv:1907.02189",
-    link="https://arxiv.org/abs/1907.02189",
     said_by="fedstat",
     words="Two averages of K drawn clients are unbiased for the average w̄ of all N. Drawn with replacement with "
     "probabilities p_k and averaged simply, they have the variance of the clients' models divided by K. If all sets "

@@ -16,7 +16,6 @@ CL05 = Claim(
     place="Wang, Liu, Liang, Joshi and Poor, Tackling the objective inconsistency problem in heterogeneous federated "
     "optimization (NeurIPS 2020), section 5, FedNova's rule with the sentence on its weights and Theorem 3, whose step "
     "goes to zero as rounds are added, and the abstract's last sentence; arXiv:2007.07481",
-    link="https://arxiv.org/abs/2007.07481",
     said_by="paper",
     words="Where clients make different numbers of local steps, dividing each client's update by its number of steps "
     "before averaging (FedNova) removes the inconsistency: the model ends at the optimum of the true objective.",

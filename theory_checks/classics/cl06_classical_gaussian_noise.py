@@ -15,7 +15,6 @@ CL06 = Claim(
     id="CL-06",
     place="Dwork and Roth, The algorithmic foundations of differential privacy (2014), section 3.5.3, Theorem 3.22, "
     "proved in appendix A; doi:10.1561/0400000042",
-    link="https://doi.org/10.1561/0400000042",
     said_by="paper",
     words="Gaussian noise of standard deviation √(2 ln(1.25 / δ)) / ε times the sensitivity gives (ε, δ)-differential "
     "privacy, for every ε below one.",

@@ -16,7 +16,6 @@ CL07 = Claim(
     place="Li, Jiang, Zhang, Kamp and Dou, FedBN: Federated learning on non-IID features via local batch normalization "
     "(ICLR 2021, arXiv:2102.07623), Corollary 4.6, with the strict inequality of its proof; read in the version under "
     "review",
-    link="https://arxiv.org/abs/2102.07623",
     said_by="paper",
     words="Where the gains of normalisation dominate, FedBN converges faster than FedAvg: its kernel has the larger "
     "smallest eigenvalue.",

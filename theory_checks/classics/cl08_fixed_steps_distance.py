@@ -16,7 +16,6 @@ CL08 = Claim(
     id="CL-08",
     place="Li, Huang, Yang, Wang and Zhang, On the convergence of FedAvg on non-IID data (ICLR 2020), section 4, "
     "Theorem 4, of which section 1 (Contributions) and the abstract's last sentence speak in general; arXiv:1907.02189",
-    link="https://arxiv.org/abs/1907.02189",
     said_by="paper",
     words="If the step size does not decay, FedAvg ends at a distance from the optimum that is at least of the order "
     "of (E − 1) times the step size, even with full gradients.",

@@ -19,7 +19,6 @@ CL11 = Claim(
     id="CL-11",
     place=f"{PAPER}, analysis of point estimation; our wording of the best λ and the smallest error in {CODE}, as the "
     "theorem itself could not be read",
-    link="https://arxiv.org/abs/2012.04221",
     said_by="fedstat",
     words="Among adversaries whose points may spread more or less than the benign clients', a closed form gives "
     "the λ with which Ditto estimates the benign clients' points best, and the mean squared error that it reaches.",

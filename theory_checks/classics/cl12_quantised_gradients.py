@@ -15,7 +15,6 @@ CL12 = Claim(
     id="CL-12",
     place="Alistarh, Grubic, Li, Tomioka and Vojnovic, QSGD: communication-efficient SGD via gradient quantization and "
     "encoding (2017), section 3.1, Lemma 3.1; arXiv:1610.02132",
-    link="https://arxiv.org/abs/1610.02132",
     said_by="paper",
     words="Quantising n entries at random to s levels of the vector's norm is unbiased, has a variance of at most "
     "min(n / s², √n / s) times the squared norm, and leaves on average at most s (s + √n) entries that are not zero.",

@@ -26,7 +26,6 @@ CL14 = Claim(
     flaw="The proof takes the average of the chosen vector's honest neighbours to have the mean g, as each honest "
     "vector has. It has not, as their values decide which of them are neighbours; the bound itself is loose and was "
     "not seen to fail.",
-    link="https://arxiv.org/abs/1703.02757",
 )
 
 _Values = tuple[int, ...]

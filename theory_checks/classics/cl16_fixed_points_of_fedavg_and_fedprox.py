@@ -11,7 +11,6 @@ CL16 = Claim(
     id="CL-16",
     place="Pathak and Wainwright, FedSplit: an algorithmic framework for fast federated optimization (NeurIPS 2020), "
     "arXiv:2005.05238, abstract, second sentence",
-    link="https://arxiv.org/abs/2005.05238",
     said_by="paper",
     words="A fixed point of FedAvg with several local steps, or of FedProx, need not be an optimum, even if the losses "
     "are convex and nothing is random.",

@@ -13,7 +13,6 @@ CL18 = Claim(
     place="Dinh, Tran and Nguyen, Personalized federated learning with Moreau envelopes (NeurIPS 2020, "
     "arXiv:2006.08848), on the envelope's gradient and smoothness; our wording, as its proposition could not be read; "
     "for convex losses that of the lecture notes on smoothing of STATS 606, University of Michigan",
-    link="https://arxiv.org/abs/2006.08848",
     said_by="fedstat",
     words="The objective of a pFedMe client, its loss's Moreau envelope, has the gradient λ (w − θ(w)) with the "
     "personalised model θ(w), and is λ-smooth.",

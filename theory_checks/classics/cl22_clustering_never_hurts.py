@@ -11,9 +11,9 @@ from fedstat.claims import Claim, Evidence, Parabolas, Sides, compared, expectat
 
 CL22 = Claim(
     id="CL-22",
-    place="Sattler, Müller and Samek, Clustered federated learning: Model-agnostic distributed multi-task optimization "
-    "under privacy constraints (IEEE TNNLS 2020, arXiv:1910.01991), abstract, last sentence but one",
-    link="https://arxiv.org/abs/1910.01991",
+    place="Sattler, Müller and Samek, Clustered federated learning: Model-agnostic distributed multitask optimization "
+    "under privacy constraints (IEEE Transactions on Neural Networks and Learning Systems 32, 2021), abstract, last "
+    "sentence but one; doi:10.1109/TNNLS.2020.3015958",
     said_by="paper",
     words="Splitting the clients into clusters after federated learning has converged always gives greater or equal "
     "performance.",

@@ -14,7 +14,6 @@ CL30 = Claim(
     id="CL-30",
     place="Dwork and Roth, The algorithmic foundations of differential privacy (2014), section 3.5.2, Corollary 3.21 "
     "of the theorem on advanced composition; doi:10.1561/0400000042",
-    link="https://doi.org/10.1561/0400000042",
     said_by="paper",
     words="To spend at most ε' below one and δ' in k steps, it suffices that each step is private with "
     "ε = ε' / (2 √(2 k ln(1 / δ'))).",

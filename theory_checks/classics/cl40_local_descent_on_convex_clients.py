@@ -12,9 +12,9 @@ from theory_checks.classics.local_descent import local_models
 
 CL40 = Claim(
     id="CL-40",
-    place="Khaled, Mishchenko and Richtárik, First analysis of local GD on heterogeneous data (2019), section 2.2, "
-    "Theorem 1, doi:10.48550/arXiv.1909.04715",
-    link="https://arxiv.org/abs/1909.04715",
+    place="Khaled, Mishchenko and Richtárik, First analysis of local GD on heterogeneous data (NeurIPS 2019, workshop "
+    "on federated learning), section 2.2, Theorem 1; extended in their Tighter theory for local SGD (AISTATS 2020); "
+    "arXiv:1909.04715",
     said_by="paper",
     words="With a fixed step of at most 1 / (4LH) the average of local gradient descent's iterates is within "
     "2 |x_0 − x*|² / (γT) + 24 γ² σ² H² L of the minimum.",

@@ -12,9 +12,8 @@ from theory_checks.classics.local_descent import spread
 
 CL41 = Claim(
     id="CL-41",
-    place="Khaled, Mishchenko and Richtárik, First analysis of local GD on heterogeneous data (2019), section 2.2, "
-    "Lemma 1, equation (4), doi:10.48550/arXiv.1909.04715",
-    link="https://arxiv.org/abs/1909.04715",
+    place="Khaled, Mishchenko and Richtárik, First analysis of local GD on heterogeneous data (NeurIPS 2019, workshop "
+    "on federated learning), section 2.2, Lemma 1, equation (4); arXiv:1909.04715",
     said_by="paper",
     words="For every step size one step of all clients leaves at most the squared distance plus γL (1 + 2γL) times "
     "the clients' spread minus 2γ (1 − 2γL) times the gap.",

@@ -13,7 +13,6 @@ CL55 = Claim(
     id="CL-55",
     place="remark on Pathak and Wainwright (2020), arXiv:2005.05238, abstract, second sentence: where FedProx ends for "
     "the clients of CL-16",
-    link="https://arxiv.org/abs/2005.05238",
     said_by="fedstat",
     words="FedProx has one fixed point, the average of the clients' minimisers with weights p_k h_k / (h_k + λ) in "
     "place of the optimum's p_k h_k.",

@@ -13,7 +13,6 @@ CL70 = Claim(
     place=f"our wording of what two sources suggest together: {PAPER}, abstract, which speaks of fairness and "
     f"robustness at once on linear problems, and {CODE}, whose run measures fairness by the variance of the benign "
     "clients' losses; the theorem itself could not be read",
-    link="https://arxiv.org/abs/2012.04221",
     said_by="fedstat",
     words="The λ that is best for the benign clients' error also makes their losses most uniform.",
     statement='lambda^* = "argmin"_lambda EE "var"_(k "benign") (hat(w)_k (lambda) - w_k)^2',

@@ -16,7 +16,6 @@ CL80 = Claim(
     id="CL-80",
     place="Woodworth, Patel, Stich, Dai, Bullins, McMahan, Shamir and Srebro, Is local SGD better than minibatch SGD? "
     "(ICML 2020), abstract, point (1); arXiv:2002.07839",
-    link="https://arxiv.org/abs/2002.07839",
     said_by="paper",
     words="For quadratic objectives local SGD strictly dominates minibatch SGD.",
     statement='max_(h <= H) EE F(x_"local") < max_(h <= H) EE F(x_"minibatch")',

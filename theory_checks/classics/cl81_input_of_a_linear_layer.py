@@ -13,7 +13,6 @@ CL81 = Claim(
     id="CL-81",
     place="Geiping, Bauermeister, Dröge and Moeller, Inverting gradients: How easy is it to break privacy in federated "
     "learning? (NeurIPS 2020), abstract; arXiv:2003.14053",
-    link="https://arxiv.org/abs/2003.14053",
     said_by="paper",
     words="Any input to a fully connected layer can be reconstructed from its gradient, independent of the remaining "
     "architecture.",
@@ -102,7 +101,8 @@ def no_bias() -> Evidence:
 
 CL81C = Claim(
     id="CL-81c",
-    place="corrected statement of CL-81; for a single neuron also Phong, Aono, Hayashi, Wang and Moriai (2018)",
+    place="corrected statement of CL-81; for a single neuron also Phong, Aono, Hayashi, Wang and Moriai, "
+    "Privacy-preserving deep learning via additively homomorphic encryption (2018), doi:10.1109/TIFS.2017.2787987",
     said_by="fedstat",
     words="The gradient by a weight is the input times the gradient by its output's bias: where that is not zero the "
     "input is their ratio, and for a batch the ratio is a mean of the inputs by those derivatives.",

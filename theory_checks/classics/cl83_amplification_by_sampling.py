@@ -17,7 +17,6 @@ CL83 = Claim(
     place="Balle, Barthe and Gaboardi, Privacy amplification by subsampling: tight analyses via couplings and "
     "divergences (NeurIPS 2018), Theorem 8 and Table 1 as later authors quote them; the paper could not be read; "
     "arXiv:1807.01647",
-    link="https://arxiv.org/abs/1807.01647",
     said_by="folklore",
     words="What is (ε, δ)-private is (log(1 + q (e^ε − 1)), q δ)-private on a sample, if every record is there with "
     "chance q and neighbours differ in a record's presence, or if m = q n records of n are drawn and neighbours differ "

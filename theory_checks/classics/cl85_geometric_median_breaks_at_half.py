@@ -13,7 +13,6 @@ CL85 = Claim(
     place="folklore after Lopuhaä and Rousseeuw, Breakdown points of affine equivariant estimators of multivariate "
     "location and covariance matrices (Annals of Statistics 19, 1991), as the literature on robust aggregation quotes "
     "it: a breakdown point of 1/2, that is, up to half of the points may be corrupted; doi:10.1214/aos/1176347978",
-    link="https://doi.org/10.1214/aos/1176347978",
     said_by="folklore",
     words="The geometric median has a breakdown point of one half: up to half of the points may be anything, and it "
     "stays near the others.",
@@ -90,8 +89,9 @@ def of_weighted_clients() -> Evidence:
 
 CL85C = Claim(
     id="CL-85c",
-    place="corrected statement of CL-85, with the constant of Minsker (2015) as a share of the weight; the proof is "
-    "the sum of unit vectors that a median balances",
+    place="corrected statement of CL-85, with the constant of Minsker, Geometric median and robust estimation in "
+    "Banach spaces (Bernoulli 21, 2015), as a share of the weight, doi:10.3150/14-BEJ645; the proof is the sum of unit "
+    "vectors that a median balances",
     said_by="fedstat",
     words="If corrupted clients have the weight f and the others the weight H > f, the geometric median is within "
     "H / √(H² − f²) times the others' radius of their centre, and no smaller factor will do.",

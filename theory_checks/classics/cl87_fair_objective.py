@@ -14,7 +14,6 @@ CL87 = Claim(
     id="CL-87",
     place="Li, Sanjabi, Beirami and Smith, Fair resource allocation in federated learning (ICLR 2020), abstract, third "
     "sentence; arXiv:1905.10497",
-    link="https://arxiv.org/abs/1905.10497",
     said_by="paper",
     words="q-FFL's objective encourages a more uniform distribution of performance over the clients.",
     statement='"Var" (F_1 (w_q), ..., F_m (w_q)) <= "Var" (F_1 (w_0), ..., F_m (w_0)), quad '

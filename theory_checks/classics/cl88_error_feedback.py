@@ -14,7 +14,6 @@ CL88 = Claim(
     id="CL-88",
     place="Karimireddy, Rebjock, Stich and Jaggi, Error feedback fixes SignSGD and other gradient compression schemes "
     "(ICML 2019), abstract, the sentence before 'for free'; arXiv:1901.09847",
-    link="https://arxiv.org/abs/1901.09847",
     said_by="paper",
     words="EF-SGD with an arbitrary compression operator achieves the same rate of convergence as SGD without any "
     "additional assumptions.",

@@ -13,7 +13,6 @@ CL89 = Claim(
     id="CL-89",
     place="Stich, Cordonnier and Jaggi, Sparsified SGD with memory (NeurIPS 2018), section 2.1, Definitions 2.1 and "
     "2.2 and the sentence after them, and section 2.2 on unbiased updates; arXiv:1809.07599",
-    link="https://arxiv.org/abs/1809.07599",
     said_by="paper",
     words="Of d entries the k largest, or k random ones, miss the vector by at most 1 − k / d of its square. The "
     "random ones times d / k are unbiased, with a second moment of at most d / k times the square.",

@@ -15,7 +15,6 @@ CL90 = Claim(
     id="CL-90",
     place="Wang, Liu, Liang, Joshi and Poor, Tackling the objective inconsistency problem in heterogeneous federated "
     "optimization (NeurIPS 2020), section 3, Lemma 1; arXiv:2007.07481",
-    link="https://arxiv.org/abs/2007.07481",
     said_by="paper",
     words="If client i makes τ_i local steps in a round on ‖x − e_i‖² / 2, FedAvg with a sufficiently small step ends "
     "at the mean of the e_i with weights τ_i.",

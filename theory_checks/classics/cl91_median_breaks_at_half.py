@@ -14,7 +14,6 @@ CL91 = Claim(
     place="folklore of robust statistics, of the rule in Yin, Chen, Ramchandran and Bartlett, Byzantine-robust "
     "distributed learning (ICML 2018), Algorithm 1, option I; our wording, as the paper could not be read; "
     "arXiv:1803.01498",
-    link="https://arxiv.org/abs/1803.01498",
     said_by="folklore",
     words="If fewer than half of the clients send anything they like, every coordinate of the median lies between the "
     "smallest and the largest value of the others; half of them or more can bring it anywhere.",

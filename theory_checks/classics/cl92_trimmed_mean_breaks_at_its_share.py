@@ -12,7 +12,6 @@ CL92 = Claim(
     place="folklore of robust statistics, of the rule in Yin, Chen, Ramchandran and Bartlett, Byzantine-robust "
     "distributed learning (ICML 2018), Algorithm 1, option II; our wording, as the paper could not be read; "
     "arXiv:1803.01498",
-    link="https://arxiv.org/abs/1803.01498",
     said_by="folklore",
     words="A coordinate-wise trimmed mean that leaves out b values at either end lies between the smallest and the "
     "largest value of the honest clients if at most b others send anything they like; b + 1 can bring it anywhere.",

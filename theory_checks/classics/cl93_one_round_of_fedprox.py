@@ -15,7 +15,6 @@ CL93 = Claim(
     place="Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, Federated optimization in heterogeneous networks (MLSys "
     "2020), section 4.2, Theorem 4, and for K → ∞ the decrease at the mean in its proof, appendix A.1; "
     "arXiv:1812.06127",
-    link="https://arxiv.org/abs/1812.06127",
     said_by="paper",
     words="If clients whose gradients are B-dissimilar solve their subproblems exactly, a round of FedProx with K "
     "devices lowers the objective in expectation by at least ρ times its squared gradient, where ρ is positive.",

@@ -1,7 +1,7 @@
 """CL-22: splitting the clients into clusters after federated learning has converged can make a client's loss larger.
 
-Sattler, Müller and Samek, "Clustered federated learning" (IEEE TNNLS 2020, arXiv:1910.01991; abstract, last sentence
-but one) say that splitting after convergence always gives greater or equal performance. The mean training loss never
+Sattler, Müller and Samek, "Clustered federated learning" (doi:10.1109/TNNLS.2020.3015958; abstract, last sentence but
+one) say that splitting after convergence always gives greater or equal performance. The mean training loss never
 grows; that of a client may.
 
 Counterexample: three clients with equal weights and the losses w^2/2, (w - 1)^2/2 and (w - 3)^2/2. Their common optimum

@@ -7,48 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
 
-from fedstat.claims import Sides
+from fedstat.claims import BentParabola, Sides, minimiser
 from theory_checks.filter_decomposition.averaging_exactly import in_brackets
 
 HALF = Fraction(1, 2)
-
-
-class Bent(NamedTuple):
-    """A client with curvature `near` up to `kink` beyond its centre and `far` from there on; quadratic if they agree.
-
-    Its gradient is continuous and its curvature lies between the two, so that it is as smooth as the larger and as
-    strongly convex as the smaller.
-    """
-
-    near: Fraction
-    far: Fraction
-    centre: Fraction
-    kink: Fraction = Fraction(1)
-    least: Fraction = Fraction(0)
-
-    def __str__(self) -> str:
-        bend = f", {self.far} from {self.centre + self.kink} on" if self.far != self.near else ""
-        return f"curvature {self.near}{bend}, minimum {self.least} at {self.centre}".replace("-", "−")
-
-    def slope(self, w: Fraction) -> Fraction:
-        """Return the derivative."""
-        x = w - self.centre
-        return self.near * min(x, self.kink) + self.far * max(x - self.kink, Fraction(0))
-
-    def value(self, w: Fraction) -> Fraction:
-        """Return the objective."""
-        x = w - self.centre
-        inside, beyond = min(x, self.kink), max(x - self.kink, Fraction(0))
-        return self.least + self.near * inside**2 / 2 + self.near * self.kink * beyond + self.far * beyond**2 / 2
 
 
 @dataclass(frozen=True)
 class Step:
     """Clients, their weights, the points where they are, the step size, and the constant L, which may be generous."""
 
-    clients: tuple[Bent, ...]
+    clients: tuple[BentParabola, ...]
     weights: tuple[Fraction, ...]
     points: tuple[Fraction, ...]
     eta: Fraction
@@ -60,7 +30,7 @@ class Step:
             f"{in_brackets(self.points)}, η = {self.eta}, L = {self.smoothness}"
         )
 
-    def mean(self, of: Callable[[Bent, Fraction], Fraction]) -> Fraction:
+    def mean(self, of: Callable[[BentParabola, Fraction], Fraction]) -> Fraction:
         """Return the weighted mean of a function of a client and its point."""
         each = zip(self.weights, self.clients, self.points, strict=True)
         return sum((p * of(k, w) for p, k, w in each), Fraction(0))
@@ -68,7 +38,7 @@ class Step:
     @cached_property
     def convexity(self) -> Fraction:
         """mu, the smallest curvature."""
-        return min(min(k.near, k.far) for k in self.clients)
+        return min(k.convexity for k in self.clients)
 
     @cached_property
     def average(self) -> Fraction:
@@ -126,25 +96,8 @@ class Step:
         return self.mean(lambda k, w: k.value(w) - k.value(self.optimum))
 
 
-def minimiser(clients: Iterable[Bent], weights: Iterable[Fraction]) -> Fraction:
-    """Return where the weighted mean of the objectives is smallest: the zero of a function made of line segments."""
-    pairs = list(zip(clients, weights, strict=True))
-
-    def slope(w: Fraction) -> Fraction:
-        return sum((p * k.slope(w) for k, p in pairs), Fraction(0))
-
-    bends = sorted(k.centre + k.kink for k, _ in pairs)
-    for low, high in itertools.pairwise([bends[0] - 1, *bends, bends[-1] + 1]):
-        if low == high:
-            continue
-        zero = low - slope(low) * (high - low) / (slope(high) - slope(low))
-        if (zero <= high or high > bends[-1]) and (zero >= low or low < bends[0]):
-            return zero
-    raise ArithmeticError("a strongly convex function has a minimum")
-
-
-def _client(near: int, far: int, centre: int, kink: Fraction = HALF, least: int = 0) -> Bent:
-    return Bent(Fraction(near), Fraction(far), Fraction(centre), kink, Fraction(least))
+def _client(near: int, far: int, centre: int, least: int = 0) -> BentParabola:
+    return BentParabola(near, far, centre, HALF, least)
 
 
 _FAMILIES = (
@@ -166,7 +119,7 @@ def steps(sizes: Callable[[Fraction], Iterable[Fraction]]) -> Iterator[Step]:
         optimum = minimiser(clients, weights)
         for moved in itertools.product((0, 1, -2), repeat=len(clients)):
             points = tuple(optimum + away + x for x in moved)
-            largest = max(max(k.near, k.far) for k in clients)
+            largest = max(k.smoothness for k in clients)
             for smoothness in (largest, 2 * largest):
                 for eta in sizes(smoothness):
                     yield Step(clients, weights, points, eta, smoothness)
