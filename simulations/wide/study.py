@@ -62,7 +62,7 @@ SCALES = {
         shift=SECOND_LOOK,
     ),
     "quick": Scale(
-        seeds=8, widths=(128, 1024, 8192), rounds=60, repeats=100, designs=5, design_widths=(32, 1024),
+        seeds=8, widths=(128, 1024, 8192), rounds=30, repeats=50, designs=5, design_widths=(32, 1024),
         design_seeds=2, shift=SECOND_LOOK,
     ),
     "paper": Scale(seeds=60, widths=(128, 2048, 32768), rounds=40, repeats=1000),

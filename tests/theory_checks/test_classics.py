@@ -11,13 +11,14 @@ import pytest
 import sympy as sp
 from scipy.stats import trim_mean
 
-from fedstat.claims import fedavg_round, worst_case
+from fedstat.claims import Functions, fedavg_round, worst_case
 from theory_checks.classics.cl02_decaying_steps_bound import Scalars, _path
 from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
 from theory_checks.classics.cl93_one_round_of_fedprox import SETTINGS, one_round, shortfall
 from theory_checks.classics.cl94_sum_in_spite_of_dropouts import _PRIME, _result, _subsets
 from theory_checks.classics.cl96_least_distance_of_fedavg import PAIR
 from theory_checks.classics.cl97_sampled_gaussian_noise import cost
+from theory_checks.classics.cl98_fedlin_converges_linearly import fedlin
 from theory_checks.classics.corrupted_values import trimmed_mean
 from theory_checks.classics.second_moments import expected_square
 
@@ -103,6 +104,21 @@ def test_what_fedprox_promises_is_as_printed(pull, b, k):
         rho -= b * sqrt(2) / (spare * sqrt(k)) + b**2 / (spare**2 * k) * (2 * sqrt(2 * k) + 2)
     assert 1 - sum(shortfall(1 / pull, b, k).values()) == pytest.approx(pull * rho)
     assert rho > 0
+
+
+@pytest.mark.parametrize("local_steps", [(1, 1), (1, 2), (2, 2), (1, 4)])
+@pytest.mark.parametrize("step", [0.5, 1])
+def test_the_worst_case_of_fedlin_is_a_parabola_of_the_smallest_curvature(local_steps, step):
+    pytest.importorskip("PEPit")
+    found = worst_case(
+        fedlin(local_steps, step),
+        [Functions(convexity=0.5, smoothness=1)] * 2,
+        measure=lambda run: run.gap,
+        given=lambda run: [run.value(run.first) - run.value(run.optimum)],
+    )
+    kept = [(1 - step * 0.5 / steps) ** steps for steps in local_steps]
+    assert found.value == pytest.approx((sum(kept) / 2) ** 2, abs=1e-5)
+    assert found.agreed
 
 
 @pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.3, 2.0), (1.0, 0.7)])
