@@ -127,51 +127,6 @@ def test_the_worst_case_of_fedlin_is_a_parabola_of_the_smallest_curvature(local_
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_expected_squares_are_those_of_all_draws(size):
-    one = partial(_round, clients=_equal((1, 2, 8), (0, 0, 0)), steps=2, lr=Fraction(1, 8))
-    start, rounds = [Fraction(v) for v in (1, 2, 0, -1)], 3
-    squares = []
-    for draws in product(combinations(range(3), size), repeat=rounds):
-        state = list(start)
-        for chosen in draws:
-            state = one(state, chosen)
-        squares.append(state[0] ** 2)
-    assert expected_square(one, start, size, rounds) == sum(squares) / len(squares)
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 6])
-def test_trimmed_means_end_in_the_median(n):
-    for values in product((-2, 0, 3), repeat=n):
-        assert trimmed_mean(values, (n - 1) // 2) == median(values)
-        assert all(abs(trimmed_mean(values, b) - trim_mean(values, b / n + 1e-9)) < 1e-12 for b in range((n + 1) // 2))
-
-
-@pytest.mark.parametrize(("pull", "b", "k"), SETTINGS)
-def test_what_fedprox_promises_is_as_printed(pull, b, k):
-    spare = pull - 1
-    rho = 1 / pull - b / (spare * pull) - b**2 / (2 * spare**2)
-    if k is not None:
-        rho -= b * sqrt(2) / (spare * sqrt(k)) + b**2 / (spare**2 * k) * (2 * sqrt(2 * k) + 2)
-    assert 1 - sum(shortfall(1 / pull, b, k).values()) == pytest.approx(pull * rho)
-    assert rho > 0
-
-
-@pytest.mark.parametrize("local_steps", [(1, 1), (1, 2), (2, 2), (1, 4)])
-@pytest.mark.parametrize("step", [0.5, 1])
-def test_the_worst_case_of_fedlin_is_a_parabola_of_the_smallest_curvature(local_steps, step):
-    pytest.importorskip("PEPit")
-    found = worst_case(
-        fedlin(local_steps, step),
-        [Functions(convexity=0.5, smoothness=1)] * 2,
-        measure=lambda run: run.gap,
-        given=lambda run: [run.value(run.first) - run.value(run.optimum)],
-    )
-    kept = [(1 - step * 0.5 / steps) ** steps for steps in local_steps]
-    assert found.value == pytest.approx((sum(kept) / 2) ** 2, abs=1e-5)
-    assert found.agreed
-
-
-@pytest.mark.parametrize("size", [1, 2])
 def test_a_round_of_fedrep_is_the_gradient_step_of_torch(size):
     start, truth = frame((1, -2, 3))[:, :size], frame((0, 2, -1))[:, :size]
     models = [truth * Matrix([w, *([w - 1] * (size - 1))]) for w in (1, -2, 3)]
