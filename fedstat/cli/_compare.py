@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fedstat._files import atomic_file, write_text
-from fedstat.cli._comparison import comparing
+from fedstat.cli._comparison import asked, comparing
 
 _PRINTED = "A table of a paper"
 _PAPERS = (".tex", ".md", ".html", ".htm")
@@ -69,6 +69,11 @@ def compare(
     fedstat compare table.tex --runs 3 --spread sd
     """
     if spread is not None or runs is not None or files[0].suffix.lower() in _PAPERS:
+        given = [name for name, usual in asked().items() if name != "level" and how[name] != usual]
+        if given := given + ["plot"] * (plot is not None):
+            raise ValueError(
+                f"a table of a paper takes --level alone of a comparison's options, got {', '.join(given)}."
+            )
         _printed(
             files, form, out, how["level"], runs=runs, spread=spread, methods=methods_in, smaller=smaller, table=number
         )

@@ -119,6 +119,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "runs": sorted(runs, key=lambda row: (not row["runs"].isdigit(), row["runs"].zfill(9))),
         "rows": _by_table(tables),
         "unmarked": str((faces["type"] == "unmarked").sum()),
+        "seen": _seen(faces),
         "second": str((faces["best"] != "best").sum()),
         "needed": _quartiles(faces["needed"]),
         "looked": {"for": str(len(looked)), "none": str((~looked["paper"].isin(tables["tables"]["paper"])).sum())},
@@ -131,6 +132,17 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             for design, some in beds.groupby("design")
         },
     }
+
+
+def _seen(faces: pd.DataFrame) -> dict[str, str]:
+    """Return how many faces with deviations stand, of those seen in bold and of best values without bold type."""
+    judged = faces[faces["answer"] != "order only"]
+    unmarked, stand = judged["type"] == "unmarked", judged["answer"] == "stands"
+    found = {
+        "bold_judged": ~unmarked, "bold_stand": ~unmarked & stand,
+        "unmarked_judged": unmarked, "unmarked_stand": unmarked & stand,
+    }  # fmt: skip
+    return {name: str(int(own.sum())) for name, own in found.items()}
 
 
 def _count(among: str) -> int:

@@ -47,6 +47,17 @@ def test_writes_a_file_or_a_folder_with_pictures(file, tmp_path):
     assert {path.name for path in (tmp_path / "folder").iterdir()} - {f".{n}.lock" for n in names} == names
 
 
+def test_more_methods_than_a_picture_holds_have_tables(file, tmp_path):
+    one = pd.read_csv(file).query("method == 'Local'")
+    pd.concat([one.assign(method=f"M{k}") for k in range(7)]).to_csv(file, index=False)
+    done = run(file, "--metric", "auc", "--out", tmp_path / "folder")
+    assert done.exit_code == 0, done.output
+    assert "note: a picture holds 6 methods at most" in done.output
+    assert {path.name for path in (tmp_path / "folder").iterdir() if not path.name.startswith(".")} == {
+        "assessment.csv", "assessment.md",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -255,6 +255,10 @@ def test_on_the_command_line(tmp_path):
     asked = CliRunner().invoke(app, ["compare", str(file)])
     assert asked.exit_code == 1
     assert "--spread" in asked.stderr
+    ignored = ["--control", "FedAvg", "--margin", "5", "--plot", "f.pdf"]
+    asked = CliRunner().invoke(app, ["compare", str(file), "--seeds", "3", "--spread", "sd", *ignored])
+    assert asked.exit_code == 1
+    assert "takes --level alone of a comparison's options, got control, margin, plot." in asked.stderr
     told = CliRunner().invoke(app, ["compare", str(file), "--seeds", "3", "--spread", "sd"])
     assert told.exit_code == 0
     assert told.stdout.startswith("1 of 2 bold faces with a deviation stand.")
