@@ -58,7 +58,7 @@ class Step:
     @cached_property
     def heterogeneity(self) -> Fraction:
         """Gamma."""
-        return self.lowest - self.mean(lambda k, w: k.least)
+        return self.lowest - self.mean(lambda k, w: Fraction(k.least))
 
     @cached_property
     def gradient(self) -> Fraction:
