@@ -105,7 +105,7 @@ class Scale:
 
 SCALES = {
     "smoke": Scale(
-        clients=12, d=16, units=16, samples=60, test=200, rounds=6, participation=0.25, seeds=3,
+        clients=12, d=16, units=16, samples=60, test=200, rounds=12, participation=0.25, seeds=3,
         rates=(1e-3, 1e-2), tuning_seeds=1, balance_seeds=6, noises=(0.0, 1.0), settings=((0.5, 0.4), (0.5, 0.8)),
         shift=SECOND_LOOK,
     ),

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-# one worker makes the copy, for all tests
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("promises")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (".ci", "benchmarks", "docs", "fedstat", "reports", "simulations", "tests", "theory_checks")
