@@ -547,10 +547,7 @@ def tried(place: Path, short: bool) -> tuple[list[Row], list[tuple[str, Counter[
         if "error" in (answer := done(partial(go_on, config, place / name, rounds))):
             raise RuntimeError(answer["error"])
     whole = contents(place / "whole")
-    rows = [
-        kills(config, place, whole, 2 if short else 12),
-        *full(config, place, whole, 1 if short else 4),
-    ]
+    rows = [kills(config, place, whole, 2 if short else 12), *full(config, place, whole, 1 if short else 4)]
     if not short:
         rows += [unwritable(config, place, whole), writers(config, place, whole, 3)]
         rows += [clock(config, place, whole, 2), workers(place, "aggregation", 2)]

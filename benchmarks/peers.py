@@ -143,14 +143,7 @@ def fedjax_rounds(mu: float | None, batch_size: int) -> list[Weights]:
 
 def flwr_rounds(batch_size: int) -> list[Weights]:
     """Return the server's weights after each round of flwr's FedAvg over clients that train in plain torch."""
-    from flwr.app import (  # type: ignore[import-not-found]
-        ArrayRecord,
-        Message,
-        MessageType,
-        Metadata,
-        MetricRecord,
-        RecordDict,
-    )
+    from flwr.app import ArrayRecord, Message, MessageType, Metadata, MetricRecord, RecordDict  # type: ignore[import-not-found]
     from flwr.serverapp.strategy import FedAvg  # type: ignore[import-not-found]
 
     def reply(client: int, record: RecordDict) -> Message:

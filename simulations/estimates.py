@@ -17,9 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedstat.inference import (
-    mean_interval,
-)
+from fedstat.inference import mean_interval
 
 #: Mean, lower and upper limit.
 Estimate = tuple[float, float, float]

@@ -18,11 +18,7 @@ _FEW = 4
 
 
 def judge_all(
-    path: str | Path,
-    ids: Sequence[str] = (),
-    *,
-    studies: Path | None = None,
-    cases: int | None = None,
+    path: str | Path, ids: Sequence[str] = (), *, studies: Path | None = None, cases: int | None = None
 ) -> list[Judgement]:
     """Judge claims, each in a worker process with one thread.
 

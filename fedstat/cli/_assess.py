@@ -26,8 +26,7 @@ def assess(
         typer.Option(help="Method that the others are compared with.", show_default="the run's, FedAvg, or the first"),
     ] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option(help="Probability from which the event is named; adds sensitivity and specificity."),
+        float | None, typer.Option(help="Probability from which the event is named; adds sensitivity and specificity.")
     ] = None,
     level: Annotated[float, typer.Option(help="Confidence level.")] = 0.95,
     by_clients: Annotated[

@@ -139,8 +139,7 @@ def factor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Write a scree plot as .pdf, .svg or .png."),
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write a scree plot as .pdf, .svg or .png.")
     ] = None,
 ) -> None:
     """Analyse the factors of a table, or of a layer's units.

@@ -168,11 +168,7 @@ def _known(name: str, table: pd.DataFrame) -> str:
 
 
 def _input_columns(
-    path: Path,
-    table: pd.DataFrame,
-    taken: Mapping[str, str],
-    inputs: Sequence[str] | None,
-    drop: Sequence[str] | None,
+    path: Path, table: pd.DataFrame, taken: Mapping[str, str], inputs: Sequence[str] | None, drop: Sequence[str] | None
 ) -> list[str]:
     """Return the columns that are inputs, in the order of the file; `taken` are those that are not, by their role."""
     if inputs is not None and drop is not None:

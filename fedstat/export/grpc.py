@@ -19,16 +19,7 @@ import numpy as np
 import pandas as pd
 from flwr.client import Client as FlowerClient
 from flwr.client import start_client
-from flwr.common import (
-    Code,
-    FitIns,
-    FitRes,
-    Parameters,
-    Scalar,
-    Status,
-    bytes_to_ndarray,
-    ndarray_to_bytes,
-)
+from flwr.common import Code, FitIns, FitRes, Parameters, Scalar, Status, bytes_to_ndarray, ndarray_to_bytes
 from flwr.server import History, ServerConfig, SimpleClientManager, start_server
 from flwr.server import Server as FlowerServer
 from flwr.server.client_proxy import ClientProxy

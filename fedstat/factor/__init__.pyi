@@ -1,14 +1,7 @@
 from .agreement import intraclass_correlation
 from .bootstrap import BootstrapInterval, LoadingBootstrap, bootstrap_loadings
 from .components import principal_components_loadings
-from .diagnostics import (
-    SamplingAdequacy,
-    Sphericity,
-    bartlett,
-    explained_variance,
-    kmo,
-    root_mean_square_residual,
-)
+from .diagnostics import SamplingAdequacy, Sphericity, bartlett, explained_variance, kmo, root_mean_square_residual
 from .gaps import moments_with_gaps
 from .likelihood import FitTests, fit_tests
 from .moments import Moments

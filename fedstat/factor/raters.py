@@ -67,10 +67,7 @@ class IntraclassCorrelation:
 
 
 def icc(
-    ratings: np.ndarray,
-    kind: Literal["one-way", "agreement", "consistency"] = "agreement",
-    *,
-    level: float = 0.95,
+    ratings: np.ndarray, kind: Literal["one-way", "agreement", "consistency"] = "agreement", *, level: float = 0.95
 ) -> IntraclassCorrelation:
     """Return the intraclass correlation of single ratings of n targets by k raters (Shrout and Fleiss 1979).
 

@@ -65,9 +65,7 @@ class _Arrays:
 
 
 _NUMPY = _Arrays(
-    put=np.asarray,
-    get=np.asarray,
-    eigh=lambda a: eigh(a, driver="evd", overwrite_a=True, check_finite=False),
+    put=np.asarray, get=np.asarray, eigh=lambda a: eigh(a, driver="evd", overwrite_a=True, check_finite=False)
 )
 
 
@@ -150,14 +148,7 @@ def plain(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, ma
 
 
 def newton(
-    r: np.ndarray,
-    start: np.ndarray,
-    m: int,
-    bound: float,
-    tol: float,
-    max_iter: int,
-    *,
-    device: str | None = None,
+    r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, max_iter: int, *, device: str | None = None
 ) -> Solution:
     """Follow the gradient flow of psi from the plain iteration's path to its end by implicit steps.
 

@@ -279,13 +279,7 @@ class Sign:
         return np.where(_unpacked(data[_FLOAT.itemsize :], 1, d) > 0, scale, -scale)
 
 
-COMPRESSIONS: dict[str, type[Compression]] = {
-    "half": Half,
-    "qsgd": QSGD,
-    "rand-k": RandK,
-    "top-k": TopK,
-    "sign": Sign,
-}
+COMPRESSIONS: dict[str, type[Compression]] = {"half": Half, "qsgd": QSGD, "rand-k": RandK, "top-k": TopK, "sign": Sign}
 
 
 def compressed(

@@ -218,11 +218,7 @@ class Method:
         return {}
 
     def gradient(
-        self,
-        grad: Callable[[Params, Batch], Params],
-        params: Params,
-        batches: tuple[Batch, ...],
-        context: Context,
+        self, grad: Callable[[Params, Batch], Params], params: Params, batches: tuple[Batch, ...], context: Context
     ) -> Params:
         """Return the direction of one step; ``grad(params, batch)`` gives all clients' gradients, pull included.
 
@@ -319,13 +315,7 @@ def label_of(method: Method) -> str:
 
 
 def weighed(
-    method: Method,
-    who: Attended,
-    n: np.ndarray,
-    start: Params,
-    end: Params,
-    rng: np.random.Generator,
-    network: Network,
+    method: Method, who: Attended, n: np.ndarray, start: Params, end: Params, rng: np.random.Generator, network: Network
 ) -> Update:
     """Return the update of those who came, weighed as the method does; all K clients have `n` (K,) training samples."""
     n, ids = n[who.ids] if method.weighting == "samples" else np.ones(len(who.ids)), torch.from_numpy(who.ids)

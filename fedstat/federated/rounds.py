@@ -287,12 +287,7 @@ def make_federation(method: Method, replicate: Replicate, equipment: Equipment) 
         return {name: torch.stack([leaves[name] for leaves in built]).to(device) for name in built[0]}
 
     def trained(
-        method: Method,
-        start: Params,
-        ids: Tensor,
-        phases: tuple[Phase, ...],
-        round: int,
-        moves: Params | None = None,
+        method: Method, start: Params, ids: Tensor, phases: tuple[Phase, ...], round: int, moves: Params | None = None
     ) -> Params:
         return by(method, start, ids.tolist(), round, phases=phases, moves=moves, purpose="tuning batches")
 
@@ -342,11 +337,7 @@ class Round:
         return traffic_table(self.sent)
 
     def evaluate(
-        self,
-        split: str | None = None,
-        *,
-        metrics: Mapping[str, Metric] | Iterable[str] = (),
-        trained: bool = False,
+        self, split: str | None = None, *, metrics: Mapping[str, Metric] | Iterable[str] = (), trained: bool = False
     ) -> pd.DataFrame:
         """Measure every client's models.
 

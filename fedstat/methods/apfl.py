@@ -77,7 +77,7 @@ class APFL(Method):
     weighting: Literal["samples", "uniform"] = "uniform"
 
     exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "a mixture of two models that train at once does not move as one model does",
+        "one client": "a mixture of two models that train at once does not move as one model does"
     }
     _ranges: ClassVar[Rules] = {"alpha": "[0, 1]"}
 

@@ -60,7 +60,7 @@ class Ditto(Method):
     personal_epochs: int | None = None
 
     exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "a personal model that is pulled to the shared one does not train as if it were alone",
+        "one client": "a personal model that is pulled to the shared one does not train as if it were alone"
     }
     _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "personal_epochs": 1}
 

@@ -150,10 +150,7 @@ class FedProto(Local):
         return self._both(federation.one_round(self, start | prototypes, ids, state.round) | prototypes)
 
     def _both(self, params: Params) -> dict[str, Predictor]:
-        return {
-            "personal": self.predictor(params),
-            "classifier": Predictor(without_slots(params), super().predict),
-        }
+        return {"personal": self.predictor(params), "classifier": Predictor(without_slots(params), super().predict)}
 
 
 def _prototypes(state: State, clients: int) -> Params:

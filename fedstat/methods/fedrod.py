@@ -117,10 +117,7 @@ class FedRoD(Method):
         return self._both(start | {name: end[name] for name in private})
 
     def _both(self, params: Params) -> dict[str, Predictor]:
-        return {
-            "personal": self.predictor(params),
-            "global": Predictor(without_slots(params), super().predict),
-        }
+        return {"personal": self.predictor(params), "global": Predictor(without_slots(params), super().predict)}
 
 
 def _private(network: Network) -> tuple[str, ...]:

@@ -87,11 +87,7 @@ class PerFedAvg(Method):
         return super().init(network, federation)
 
     def gradient(
-        self,
-        grad: Callable[[Params, Batch], Params],
-        params: Params,
-        batches: tuple[Batch, ...],
-        context: Context,
+        self, grad: Callable[[Params, Batch], Params], params: Params, batches: tuple[Batch, ...], context: Context
     ) -> Params:
         """Return the gradient at the adapted weights, times ``I - a Hessian`` if `hessian_free`."""
 

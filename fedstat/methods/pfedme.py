@@ -97,11 +97,7 @@ class PFedMe(Method):
         return in_slot(share_all_but(network, network.shapes), PERSONAL)
 
     def gradient(
-        self,
-        grad: Callable[[Params, Batch], Params],
-        params: Params,
-        batches: tuple[Batch, ...],
-        context: Context,
+        self, grad: Callable[[Params, Batch], Params], params: Params, batches: tuple[Batch, ...], context: Context
     ) -> Params:
         """Return the gradient of the envelope on one batch."""
         slope = grad(params, batches[0])  # the pass that moves statistics

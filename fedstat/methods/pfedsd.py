@@ -65,7 +65,7 @@ class PFedSD(Method):
 
     label: ClassVar[str] = "pFedSD"
     exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "the pull to a model's own past outputs has no counterpart in plain training",
+        "one client": "the pull to a model's own past outputs has no counterpart in plain training"
     }
     _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "temperature": "(0, inf)"}
 

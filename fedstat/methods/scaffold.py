@@ -109,11 +109,7 @@ class SCAFFOLD(Method):
         return replace(super().init(network, federation), memory={"share": share})
 
     def gradient(
-        self,
-        grad: Callable[[Params, Batch], Params],
-        params: Params,
-        batches: tuple[Batch, ...],
-        context: Context,
+        self, grad: Callable[[Params, Batch], Params], params: Params, batches: tuple[Batch, ...], context: Context
     ) -> Params:
         """Return the gradient with the client's own control taken out and the server's put in."""
         own, servers = slot(context.received, OWN), slot(context.received, SERVERS)

@@ -179,13 +179,7 @@ _STILL = Training(lr=0.0, batch_size=3)
 
 
 def run_quietly(
-    method: Method,
-    model: Model,
-    clients: Clients,
-    training: Training,
-    rounds: int,
-    seed: int,
-    **options: Any,
+    method: Method, model: Model, clients: Clients, training: Training, rounds: int, seed: int, **options: Any
 ) -> Result:
     """Run one method, called "it", in float64, without evaluation unless the options have it."""
     options = {"evaluate_at": (), **options}

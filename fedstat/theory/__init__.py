@@ -6,11 +6,7 @@ from fedstat.theory.diagnosis import Diagnosis, diagnose
 from fedstat.theory.generalisation import complexity_term
 from fedstat.theory.image import psnr
 from fedstat.theory.low_rank import LowRankOverhead, low_rank_overhead
-from fedstat.theory.product_average import (
-    ProductAverage,
-    product_average_moments,
-    sampled_product_average,
-)
+from fedstat.theory.product_average import ProductAverage, product_average_moments, sampled_product_average
 from fedstat.theory.similarity import factorized_average_weights
 from fedstat.theory.strongly_convex import strongly_convex_bound
 

@@ -11,13 +11,7 @@ from fedstat.ntk import extreme_eigenvalues
 
 
 def convergence_factor(
-    h_shared: np.ndarray,
-    h_personal: np.ndarray,
-    *,
-    eta_g: float,
-    eta_l: float,
-    local_steps: int,
-    clients: int,
+    h_shared: np.ndarray, h_personal: np.ndarray, *, eta_g: float, eta_l: float, local_steps: int, clients: int
 ) -> float:
     """Return Theorem 1's factor per round for the squared residual, ``1 - (rho1 ls + rho2 lp) / 2``.
 

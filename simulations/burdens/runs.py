@@ -193,11 +193,7 @@ def _measured(job: Job, seeds: Sequence[int]) -> Tables:
             evaluate_at=range(setting.rounds - late + 1, setting.rounds + 1), **of_world(job.arm.burden),
         )  # fmt: skip
     history = result.history[result.history["estimand"] == result.history["estimand"].iloc[0]]
-    return {
-        "clients": _by_client(history, setting),
-        "curves": _gains(history),
-        "traffic": _traffic(result, setting),
-    }
+    return {"clients": _by_client(history, setting), "curves": _gains(history), "traffic": _traffic(result, setting)}
 
 
 def _by_client(history: pd.DataFrame, setting: Setting) -> pd.DataFrame:

@@ -254,11 +254,7 @@ def _needs(case: Case, personal: str) -> list[str]:
 
 
 def _fails(
-    method: Method,
-    model: Model,
-    some: Clients | None = None,
-    training: Training = TRAINING,
-    participation: float = 1.0,
+    method: Method, model: Model, some: Clients | None = None, training: Training = TRAINING, participation: float = 1.0
 ) -> bool:
     """Tell whether one round of a method is refused."""
     try:

@@ -53,11 +53,7 @@ SKEWED = {
 }
 FAMILIES = {"control": "against the control", "all": "all pairs"}
 #: The rules; "default" is what `simultaneous` does if nothing is said.
-RULES = {
-    "none": "unadjusted",
-    "bonferroni": "Bonferroni",
-    "default": "default",
-}
+RULES = {"none": "unadjusted", "bonferroni": "Bonferroni", "default": "default"}
 #: The intervals that are tried there, both at Bonferroni's level.
 UNION = {"t": "t", "union": "t or bootstrap-t"}
 DESIGNS = {

@@ -40,12 +40,7 @@ ABOUT = About(
             "the first 9,085 images of CIFAR-10, twenty classes of Tiny-ImageNet in place of CIFAR-100, a network of "
             "21 thousand weights, fewer rounds; the cells of SVHN, which is not at hand, are not measured",
         ),
-        Shown(
-            "Figure 6",
-            "test accuracy over rounds and over the bytes that travelled",
-            "in part",
-            "as Table 1",
-        ),
+        Shown("Figure 6", "test accuracy over rounds and over the bytes that travelled", "in part", "as Table 1"),
     ),
     data=("cifar10", "tiny-imagenet"),
     times={

@@ -14,15 +14,7 @@ from simulations.effects import Effects
 from simulations.estimates import mean_of
 from simulations.feddecomp import papers
 from simulations.feddecomp.cells import ARMS, CODE, TEXT
-from simulations.feddecomp.effects import (
-    CONTROLS,
-    MARGIN,
-    READINGS,
-    above_both,
-    effects,
-    over_better,
-    setting,
-)
+from simulations.feddecomp.effects import CONTROLS, MARGIN, READINGS, above_both, effects, over_better, setting
 from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, drawn, layouts, moved
 from simulations.feddecomp.runs import BEST
 from simulations.feddecomp.study import SPREAD, rate_arm

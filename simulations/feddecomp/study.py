@@ -242,10 +242,7 @@ def rate_arm(arm: str) -> str:
 SIMULTANEOUS, SIMULTANEOUS_SHORT = "simultaneous", "simultaneous, epochs of σ"
 SIMULTANEOUS_TEXT, SIMULTANEOUS_TEXT_SHORT = "simultaneous, text", "simultaneous, text, epochs of σ"
 #: The arms of Figure 6 by reading: alternating, simultaneous with as many epochs in all, and with as many of sigma.
-SPREAD = {
-    "code": (CODE, SIMULTANEOUS, SIMULTANEOUS_SHORT),
-    "text": (TEXT, SIMULTANEOUS_TEXT, SIMULTANEOUS_TEXT_SHORT),
-}
+SPREAD = {"code": (CODE, SIMULTANEOUS, SIMULTANEOUS_SHORT), "text": (TEXT, SIMULTANEOUS_TEXT, SIMULTANEOUS_TEXT_SHORT)}
 REVERSE, LOCAL_LOW, FEDAVG_LOW = "reverse", "Local with low rank", "FedAvg with low rank"
 
 

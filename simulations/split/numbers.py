@@ -301,10 +301,7 @@ def _recovery_figure(tables: Tables) -> Figure:
     noise = noisy["start"].str.extract(r"\+ ([\d.]+) sd")[0].astype(float)
     with style():
         figure, axis = plt.subplots(figsize=(76 / 25.4, 2.3), layout="constrained")
-        for metric, marker, label in (
-            ("auc", "o", "AUC of the communality"),
-            ("accuracy", "s", "accuracy of the cut"),
-        ):
+        for metric, marker, label in (("auc", "o", "AUC of the communality"), ("accuracy", "s", "accuracy of the cut")):
             points = [(x, *mean_of(values)) for x, values in noisy.groupby(noise)[metric]]
             x, mean, low, high = map(np.array, zip(*points, strict=True))
             axis.errorbar(x, mean, [mean - low, high - mean], fmt=f"-{marker}", color="0.25", ms=3.5, lw=0.8,

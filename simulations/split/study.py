@@ -31,12 +31,7 @@ from fedstat.methods.fedfac import communality
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 
-ABOUT = About(
-    "Which hidden units are shared",
-    "FedSplit/FedFac",
-    "section 4.3, every reading",
-    order=20,
-)
+ABOUT = About("Which hidden units are shared", "FedSplit/FedFac", "section 4.3, every reading", order=20)
 LAYER = "hidden"
 LAST = 10
 #: Smaller seeds served to design the study and to word FS-41c and FS-42c.
@@ -351,10 +346,7 @@ class FromTruth(fs.Local):
         import torch
 
         state = super().init(network, federation)
-        given = {
-            f"{LAYER}.weight": self.weights,
-            "head.weight": np.tile(self.output, (len(self.weights), 1, 1)),
-        }
+        given = {f"{LAYER}.weight": self.weights, "head.weight": np.tile(self.output, (len(self.weights), 1, 1))}
         clients = {
             name: torch.as_tensor(given[name], dtype=leaf.dtype) if name in given else torch.zeros_like(leaf)
             for name, leaf in state.clients.items()
@@ -367,14 +359,7 @@ def trained_from(weights: np.ndarray, clients: Clients, training: fs.Training, s
     _, units, d = weights.shape
     method = FromTruth(weights=weights, output=clients.truth.output)
     result = fs.federate(
-        method,
-        fs.models.mlp(d, units, 1),
-        clients,
-        training,
-        rounds=1,
-        seed=seed,
-        evaluate_at=(),
-        progress=False,
+        method, fs.models.mlp(d, units, 1), clients, training, rounds=1, seed=seed, evaluate_at=(), progress=False
     )
     kept = result.states["FromTruth", seed].clients
     assert kept is not None

@@ -84,11 +84,7 @@ OTHERS = {
     "domain": "other images",
 }
 #: Of whose updates the distance is measured, below the classifier but for "all".
-PARTS: dict[Network, tuple[str, ...]] = {
-    "plain": ("all", "body"),
-    "text": ("u", "v", "mu"),
-    "code": ("u", "v", "mu"),
-}
+PARTS: dict[Network, tuple[str, ...]] = {"plain": ("all", "body"), "text": ("u", "v", "mu"), "code": ("u", "v", "mu")}
 #: What an update is.
 SINCE = {"epoch": "the change of one epoch", "start": "the change since the start"}
 #: What its distance from the reference's is divided by.
@@ -251,11 +247,7 @@ def distances(ours: np.ndarray, reference: np.ndarray) -> dict[str, float]:
     if a == 0 or b == 0:
         return dict.fromkeys(NORMS, float("nan"))
     apart = float(np.linalg.norm(ours - reference))
-    return {
-        "sum": apart / (a + b),
-        "reference": apart / b,
-        "unit": float(np.linalg.norm(ours / a - reference / b)),
-    }
+    return {"sum": apart / (a + b), "reference": apart / b, "unit": float(np.linalg.norm(ours / a - reference / b))}
 
 
 def leaves_of(network: fs.federated.Network, part: str) -> list[str]:

@@ -14,13 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.ntk import (
-    extreme_eigenvalues,
-    finite_gram,
-    finite_personal_gram,
-    infinite_gram,
-    personal_gram,
-)
+from fedstat.ntk import extreme_eigenvalues, finite_gram, finite_personal_gram, infinite_gram, personal_gram
 from fedstat.theory.convergence import convergence_factor
 
 #: How often kernels are looked at along training.

@@ -265,11 +265,7 @@ def test_mutants_are_made_from_the_two_sides():
         "not noticed: without the constant"
     )
     identity = compared([Sides("n = 3", {"square": 9, "nothing": 0}, 9)], of="numbers", relation="==").made
-    assert identity == {
-        "the right side a tenth larger": True,
-        "without the square": True,
-        "without the nothing": False,
-    }
+    assert identity == {"the right side a tenth larger": True, "without the square": True, "without the nothing": False}
     joined = all_of([large, compared([Sides("1", *cases[1])], of="numbers")])
     assert all(joined.made.values())
     assert within(0.9, 1.05, (0.8, 1.2), cases=5, what="x").made["the quantity times 1.5"]

@@ -29,11 +29,7 @@ def distance(run):
 
 
 ONE_STEP = Setting(
-    case="one step",
-    method=fedavg(0.2, 1),
-    clients=[CURVED],
-    measure=distance,
-    bound=lambda run: {"start": run.start},
+    case="one step", method=fedavg(0.2, 1), clients=[CURVED], measure=distance, bound=lambda run: {"start": run.start}
 )
 
 

@@ -84,13 +84,7 @@ def test_a_run_leaves_a_folder_that_holds_what_it_prints(config, tmp_path):
     assert "other clients to whom other samples like these are dealt" in " ".join(done.output.split())
     again = fs.experiment.read(out / "experiment.toml")
     assert to_table(again) == to_table(fs.experiment.read(config, {"training.lr": 0.2}))
-    for word in (
-        "4 clients",
-        "overlap:",
-        "12 rounds, 2 methods, 2 seeds: ",
-        "majority_share",
-        "FedFac: best",
-    ):
+    for word in ("4 clients", "overlap:", "12 rounds, 2 methods, 2 seeds: ", "majority_share", "FedFac: best"):
         assert word in done.output
 
     clients = pd.read_csv(out / "clients.csv")

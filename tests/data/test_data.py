@@ -306,10 +306,7 @@ TEXT = np.arange(6)[:, None]
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT),
-            r"x must be finite; client 0, sample 0",
-        ),
+        (lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT), r"x must be finite; client 0, sample 0"),
         (lambda: data.from_arrays(X, Y + np.inf, CLIENT), "y must be finite"),
         (lambda: data.from_arrays(X[:5], Y, CLIENT), "one entry per sample"),
         (lambda: data.from_arrays(X, Y, []), "client must be a non-empty vector"),
@@ -348,10 +345,7 @@ TEXT = np.arange(6)[:, None]
         (lambda: data.one_label_shards(Y, 3), "multiple of the 2 classes, got 3"),
         (lambda: data.one_label_shards([0, 0, 0, 1], 4), "class 1 has 1 samples, fewer than its 2 clients"),
         (lambda: data.dirichlet(Y, 2, 0.0), r"alpha must be a number in \(0, inf\)"),
-        (
-            lambda: data.dirichlet(np.zeros(40), 20, 0.01, min_size=2, tries=5),
-            "in 5 tries .* Raise alpha, or lower",
-        ),
+        (lambda: data.dirichlet(np.zeros(40), 20, 0.01, min_size=2, tries=5), "in 5 tries .* Raise alpha, or lower"),
         (lambda: data.relu_mixture(shared_units=1.2), "shared_units must be a number"),
         (lambda: data.relu_mixture(balance="no"), "balance must be"),
         (lambda: data.relu_mixture(correlation=1), "correlation must be a number in"),

@@ -13,14 +13,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedstat.factor import (
-    IdentificationWarning,
-    Moments,
-    PrincipalAxis,
-    principal_components_loadings,
-    rotate,
-    solver,
-)
+from fedstat.factor import IdentificationWarning, Moments, PrincipalAxis, principal_components_loadings, rotate, solver
 from fedstat.factor.correlation import squared_multiple_correlations
 from tests.support.matrices import HARMAN5, HARMAN8, HARMAN24, THURSTONE
 
@@ -531,10 +524,7 @@ def asymmetric():
         (lambda: PrincipalAxis(1.5).fit_correlation(HARMAN5), "n_factors must be a whole number"),
         (lambda: PrincipalAxis(6).fit_correlation(HARMAN5), "n_factors is 6, but there are 5 columns"),
         (lambda: PrincipalAxis(3).fit(np.eye(4)[:, [0, 1, 1]] * [1, 1, 0]), "only 2 of 3 columns vary"),
-        (
-            lambda: PrincipalAxis(contribution=0).fit_correlation(HARMAN5),
-            r"must be a number in \(0, 1\], got 0",
-        ),
+        (lambda: PrincipalAxis(contribution=0).fit_correlation(HARMAN5), r"must be a number in \(0, 1\], got 0"),
         (lambda: PrincipalAxis(contribution=1.2).fit_correlation(HARMAN5), "contribution must be a number in"),
         (lambda: PrincipalAxis(start="ones").fit_correlation(HARMAN5), 'start must be "smc"'),
         (lambda: PrincipalAxis(1, start=[0.5, 2, 0, 0, 0]).fit_correlation(HARMAN5), "start must hold 5"),

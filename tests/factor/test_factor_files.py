@@ -337,10 +337,7 @@ def test_random_text(tmp_path_factory, content):
 
 
 @given(
-    suffix=st.sampled_from(list(VALID)),
-    cut=st.integers(0, 300),
-    place=st.integers(0, 300),
-    patch=st.binary(max_size=8),
+    suffix=st.sampled_from(list(VALID)), cut=st.integers(0, 300), place=st.integers(0, 300), patch=st.binary(max_size=8)
 )
 @example(suffix=".npy", cut=130, place=300, patch=b"")
 def test_mutated_files(tmp_path_factory, suffix, cut, place, patch):

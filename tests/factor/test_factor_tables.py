@@ -339,10 +339,7 @@ def test_a_single_factor_has_nothing_to_accumulate():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: rotate(LOADINGS, "oblimax"),
-            'method must be one of "varimax", .*, got .oblimax',
-        ),
+        (lambda: rotate(LOADINGS, "oblimax"), 'method must be one of "varimax", .*, got .oblimax'),
         (lambda: rotate(LOADINGS[0]), r"loadings must have shape \(variables, factors\) .* got shape \(3,\)"),
         (lambda: loading_table(np.zeros((3, 0))), "loadings must have shape"),
         (lambda: explained_variance(np.array([[0.1], [np.nan]])), r"holds nan at \[1, 0\]"),

@@ -19,16 +19,8 @@ from tests.support.runs import final, run
 SIZES = (5, 2, 7)
 #: The batches of three samples in two epochs under seed 0: by round, client and step.
 BATCHES = [
-    [
-        [[1, 2, 3], [0, 4], [0, 2, 4], [1, 3]],
-        [[0, 1], [0, 1]],
-        [[1, 2, 3], [4, 5, 6], [0], [0, 3, 4], [1, 2, 5], [6]],
-    ],
-    [
-        [[1, 2, 4], [0, 3], [0, 1, 2], [3, 4]],
-        [[0, 1], [0, 1]],
-        [[1, 3, 4], [0, 2, 5], [6], [2, 3, 4], [0, 1, 6], [5]],
-    ],
+    [[[1, 2, 3], [0, 4], [0, 2, 4], [1, 3]], [[0, 1], [0, 1]], [[1, 2, 3], [4, 5, 6], [0], [0, 3, 4], [1, 2, 5], [6]]],
+    [[[1, 2, 4], [0, 3], [0, 1, 2], [3, 4]], [[0, 1], [0, 1]], [[1, 3, 4], [0, 2, 5], [6], [2, 3, 4], [0, 1, 6], [5]]],
 ]
 #: Those of one epoch of fine-tuning after the first round, and after the second.
 TUNING = [

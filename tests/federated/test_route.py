@@ -31,12 +31,7 @@ DENSE = fs.models.mlp(5, 8, 1)
         (fs.methods.FedDecomp(), {"local_epochs": 2}, {}, "general path: FedDecomp makes weights of parts"),
         (fs.FedAvg(), {"loss": own_loss}, {}, "general path: the loss is one's own"),
         (fs.FedAvg(), {"loss": own_loss}, {"executor": "per-client"}, "by itself; closed form: a chain of layers"),
-        (
-            Doubled(),
-            {},
-            {"executor": "per-client"},
-            "by itself; general path: Doubled has its own objective",
-        ),
+        (Doubled(), {}, {"executor": "per-client"}, "by itself; general path: Doubled has its own objective"),
     ],
 )
 def test_the_log_says_how_clients_train(method, settings, options, words, capsys):

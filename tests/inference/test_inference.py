@@ -12,14 +12,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from fedstat.inference import (
-    clopper_pearson,
-    holm,
-    interval,
-    mean_interval,
-    paired_difference,
-    sign_flip_test,
-)
+from fedstat.inference import clopper_pearson, holm, interval, mean_interval, paired_difference, sign_flip_test
 
 values = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=9)
 

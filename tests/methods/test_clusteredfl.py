@@ -183,8 +183,7 @@ def test_one_client_is_nothing_to_cluster():
 
 
 @pytest.mark.parametrize(
-    ("argument", "value"),
-    [("eps1", -1.0), ("eps2", math.inf), ("min_rounds", 1.5), ("linkage", "average")],
+    ("argument", "value"), [("eps1", -1.0), ("eps2", math.inf), ("min_rounds", 1.5), ("linkage", "average")]
 )
 def test_arguments_out_of_range_are_named(argument, value):
     with pytest.raises(ValueError, match=f"{argument} must .*{value}"):

@@ -28,11 +28,7 @@ def test_private_layers_range_from_fedavg_to_local_in_the_laws(examples):
 
 @pytest.mark.parametrize(
     ("ours", "other"),
-    [
-        (FedPer(layers=()), FedAvg()),
-        (FedPer(layers=LAYERS), Local()),
-        (FedPer(), FedFac(layers=("head",), tau=np.inf)),
-    ],
+    [(FedPer(layers=()), FedAvg()), (FedPer(layers=LAYERS), Local()), (FedPer(), FedFac(layers=("head",), tau=np.inf))],
     ids=["no private layer is FedAvg", "all private layers are Local", "a private head is FedFac with an infinite cut"],
 )
 def test_a_limit_case_is_another_method_bit_for_bit(ours, other):

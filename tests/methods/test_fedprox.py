@@ -66,10 +66,7 @@ def test_the_whole_network_travels_in_each_direction():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: FedProx(mu=-0.1), r"mu must be a number in \[0, inf\), got -0\.1"),
-    ],
+    ("make", "message"), [(lambda: FedProx(mu=-0.1), r"mu must be a number in \[0, inf\), got -0\.1")]
 )
 def test_bad_input_is_named(make, message):
     with pytest.raises(ValueError, match=message):

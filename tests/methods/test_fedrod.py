@@ -129,10 +129,7 @@ def test_tasks_without_classes_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: FedRoD(gamma=np.inf), r"gamma must be a number in \[0, inf\), got inf"),
-    ],
+    ("make", "message"), [(lambda: FedRoD(gamma=np.inf), r"gamma must be a number in \[0, inf\), got inf")]
 )
 def test_bad_input_is_named(make, message):
     with pytest.raises(ValueError, match=message):

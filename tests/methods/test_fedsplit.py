@@ -32,11 +32,7 @@ def test_shared_units_range_from_fedavg_to_local_in_the_laws(examples):
 @pytest.mark.slow
 def test_fedsplit_in_the_setting_of_the_theory_obeys_the_laws():
     # independent personal rows belong to positions: permuted data or clones do not start alike
-    check_method(
-        FedSplit(shared_units=ALTERNATING, independent=True),
-        except_for=["permutation", "clones"],
-        examples=5,
-    )
+    check_method(FedSplit(shared_units=ALTERNATING, independent=True), except_for=["permutation", "clones"], examples=5)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "personal"])
@@ -199,10 +195,7 @@ def test_hidden_units_are_exchangeable_pathwise():
             lambda: mixture.run(FedSplit(shared_units={"hidden": np.ones(3, dtype=bool)})),
             r"or \(6, 10\), got bool \(3,\)",
         ),
-        (
-            lambda: mixture.run(FedSplit(shared_units={"hiden": np.ones(10, dtype=bool)})),
-            "no layer 'hiden' with units",
-        ),
+        (lambda: mixture.run(FedSplit(shared_units={"hiden": np.ones(10, dtype=bool)})), "no layer 'hiden' with units"),
         (lambda: mixture.run(FedSplit(shared_units=[True] * 10)), "shared_units must map layer names to masks"),
     ],
 )

@@ -36,11 +36,7 @@ COEFFICIENTS, ATOM_FLOATS, HEAD_FLOATS, REST = 3 * (4 * 1 + 5 * 4), 2 * 9 * 3, 7
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"personal": True, "head": "local"},
-        {"beta": 1 / 2},
-        {"beta": 1 / 2, "personal": True, "keep_local_slow": True},
-    ],
+    [{"personal": True, "head": "local"}, {"beta": 1 / 2}, {"beta": 1 / 2, "personal": True, "keep_local_slow": True}],
     ids=["personal", "fast and slow", "all together"],
 )
 def test_it_obeys_the_laws(settings):

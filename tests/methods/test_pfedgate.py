@@ -19,18 +19,7 @@ from fedstat.federated.client.network import build
 from fedstat.federated.replicate import participants
 from fedstat.methods import FedAvg, PFedGate
 from fedstat.methods._gate import blocks_of, gate_leaves, score
-from tests.support.mixing import (
-    CLIENTS,
-    FULL,
-    STRANGERS,
-    agree,
-    mean,
-    models_of,
-    newcomers,
-    samples,
-    shares,
-    state_of,
-)
+from tests.support.mixing import CLIENTS, FULL, STRANGERS, agree, mean, models_of, newcomers, samples, shares, state_of
 from tests.support.networks import conv_net, plain_net
 from tests.support.runs import run, same, sent, traffic
 

@@ -49,8 +49,7 @@ def test_against_sixty_digits(x):
 
 
 @given(
-    arrays(np.float64, (6, 3), elements=st.floats(-2, 2, width=32)),
-    st.lists(st.integers(0, 2), min_size=6, max_size=6),
+    arrays(np.float64, (6, 3), elements=st.floats(-2, 2, width=32)), st.lists(st.integers(0, 2), min_size=6, max_size=6)
 )
 def test_symmetric_positive_and_interlaced(x, client):
     client = np.array(client)

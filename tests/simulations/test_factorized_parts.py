@@ -86,11 +86,7 @@ def watched(seeds, rounds=6):
         v = np.where(same_domain(), 0.9, 0.5) + noise + noise.swapaxes(1, 2)
         v[:, range(20), range(20)] = 1.0
         weights = np.where(v > 0.7, v, 0.0)
-        records["alpha", seed] = {
-            "u": 0.95 + noise,
-            "v": v,
-            "weights": weights / weights.sum(2, keepdims=True),
-        }
+        records["alpha", seed] = {"u": 0.95 + noise, "v": v, "weights": weights / weights.sum(2, keepdims=True)}
     found = SimpleNamespace(records=records)
     return {"similarity": similarity(found, "alpha"), "heat": heat(found, "alpha")}
 

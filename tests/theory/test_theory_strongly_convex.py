@@ -171,10 +171,7 @@ def test_bad_constants(changed, message):
 
 
 @given(
-    rounds=st.integers(1, 20),
-    atoms=st.integers(0, 500),
-    coefficients=st.integers(0, 10**6),
-    head=st.integers(1, 10**6),
+    rounds=st.integers(1, 20), atoms=st.integers(0, 500), coefficients=st.integers(0, 10**6), head=st.integers(1, 10**6)
 )
 def test_communication_is_what_the_rounds_send(rounds, atoms, coefficients, head):
     everything = atoms + coefficients + head

@@ -57,10 +57,7 @@ _CONTRACTIONS: dict[str, tuple[_Operator, Callable[[int], Fraction]]] = {
     "half of every entry": (_half, lambda d: Fraction(3, 4)),
 }
 #: Operators that may hold back as much as was to be sent, or more.
-_OTHERS: dict[str, _Operator] = {
-    "signs": _sign,
-    "three times every entry": lambda p: tuple(3 * v for v in p),
-}
+_OTHERS: dict[str, _Operator] = {"signs": _sign, "three times every entry": lambda p: tuple(3 * v for v in p)}
 #: Curvatures and starts.
 _PROBLEMS = tuple(
     (h, tuple(map(Fraction, start)))

@@ -83,10 +83,7 @@ def _formula(case: tuple[int, float, float]) -> tuple[float, float]:
 def small_rates() -> Evidence:
     settings = st.tuples(st.integers(2, 12), st.floats(0.001, 1), st.floats(0.5, 8))
     names = ("the sum", "the integral divided by the sum")
-    return both(
-        _second_order(),
-        search(settings, _formula, relation="==", tolerance=1e-12, examples=10, names=names),
-    )
+    return both(_second_order(), search(settings, _formula, relation="==", tolerance=1e-12, examples=10, names=names))
 
 
 @CL97.reading("half the rate for a quarter of the cost, at orders and rates of private training", natural=False)

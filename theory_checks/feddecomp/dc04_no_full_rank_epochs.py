@@ -8,15 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fedstat.claims import Claim, Evidence, Sides, compared
-from theory_checks.feddecomp.algorithm_1 import (
-    Phase,
-    alone,
-    entries,
-    feddecomp,
-    federations,
-    in_fractions,
-    written,
-)
+from theory_checks.feddecomp.algorithm_1 import Phase, alone, entries, feddecomp, federations, in_fractions, written
 from theory_checks.feddecomp.matrices import matrix_rank
 
 DC04 = Claim(

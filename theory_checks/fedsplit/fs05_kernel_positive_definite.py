@@ -6,15 +6,7 @@ import itertools
 import math
 
 from fedstat.claims import Claim, Evidence
-from theory_checks.fedsplit.exact_kernels import (
-    Inputs,
-    no_two_parallel,
-    not_zero,
-    parallel,
-    rank,
-    ranks,
-    spread,
-)
+from theory_checks.fedsplit.exact_kernels import Inputs, no_two_parallel, not_zero, parallel, rank, ranks, spread
 
 
 def _opposite(a: tuple[int, ...], b: tuple[int, ...]) -> bool:

@@ -6,13 +6,7 @@ import numpy as np
 
 from fedstat.claims import Claim, Evidence, search
 from fedstat.ntk import extreme_eigenvalues, infinite_gram
-from theory_checks.fedsplit.exact_kernels import (
-    Inputs,
-    no_two_parallel,
-    ranks,
-    spread,
-    written,
-)
+from theory_checks.fedsplit.exact_kernels import Inputs, no_two_parallel, ranks, spread, written
 
 
 def _scaled() -> Evidence:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from fedstat.claims import Claim, Evidence
 from theory_checks.fedsplit.designs import designs
-from theory_checks.fedsplit.rates import (
-    ALL_SHARED,
-    SHARED_HALF_ALONE,
-    SPLIT,
-    adds_up,
-    exact_rates,
-    guaranteed_rates,
-)
+from theory_checks.fedsplit.rates import ALL_SHARED, SHARED_HALF_ALONE, SPLIT, adds_up, exact_rates, guaranteed_rates
 from theory_checks.fedsplit.symbols import SYMBOLS
 
 _NAMES = ("FedAvg's rate", "FedSplit's")

@@ -10,11 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from fedstat.claims import (
-    Claim,
-    Evidence,
-    search,
-)
+from fedstat.claims import Claim, Evidence, search
 from fedstat.ntk import infinite_gram, personal_gram
 from theory_checks.fedsplit.designs import Design, labelled, listed
 

@@ -29,13 +29,7 @@ def _sum_to_one(total: Nu, models: Any = LOADINGS) -> Evidence:
         return farthest(total(one_factor(a), 1), np.ones(len(a)))
 
     return search(
-        models,
-        sides,
-        relation="==",
-        tolerance=1e-5,
-        examples=150,
-        names=("sum of squares", "claimed"),
-        show=in_words,
+        models, sides, relation="==", tolerance=1e-5, examples=150, names=("sum of squares", "claimed"), show=in_words
     )
 
 

@@ -31,11 +31,7 @@ DYNAMIC = {
     "of weights as the authors' code has it": "dynamic, code",
     "of the clients' changes": "dynamic, updates",
 }
-RANDOM = {
-    "in every round": "random, every round",
-    "once": "random, once",
-    "for each client": "random, per client",
-}
+RANDOM = {"in every round": "random, every round", "once": "random, once", "for each client": "random, per client"}
 
 
 def _nearly_equal(found: Effects, tables: Tables, arms: Sequence[str]) -> list[Evidence]:

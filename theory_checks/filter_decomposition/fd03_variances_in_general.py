@@ -34,12 +34,7 @@ from theory_checks.filter_decomposition.exact_laws import (
     uniform_laws,
     weighted,
 )
-from theory_checks.filter_decomposition.filter_laws import (
-    FILTERS,
-    any_filters,
-    enumerated_filters,
-    several_atoms,
-)
+from theory_checks.filter_decomposition.filter_laws import FILTERS, any_filters, enumerated_filters, several_atoms
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,7 @@ from theory_checks.filter_decomposition.exact_laws import (
     variances,
     weighted,
 )
-from theory_checks.filter_decomposition.filter_laws import (
-    FILTERS,
-    enumerated_filters,
-    gaussian_filters,
-    several_atoms,
-)
+from theory_checks.filter_decomposition.filter_laws import FILTERS, enumerated_filters, gaussian_filters, several_atoms
 
 SIGNS = ((-1, HALF), (1, HALF))
 

@@ -7,14 +7,7 @@ from fractions import Fraction
 
 from fedstat.claims import Claim, Evidence, compared
 from theory_checks.filter_decomposition.drawn_clients import SMALL_POPULATIONS, Drawn, populations
-from theory_checks.filter_decomposition.exact_laws import (
-    Law,
-    Pair,
-    identity,
-    mean,
-    sided,
-    small_laws,
-)
+from theory_checks.filter_decomposition.exact_laws import Law, Pair, identity, mean, sided, small_laws
 
 
 def _independent_clients(condition: Callable[[Law], bool], of: str) -> Evidence:

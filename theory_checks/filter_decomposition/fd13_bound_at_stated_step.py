@@ -16,13 +16,7 @@ from theory_checks.filter_decomposition.averaging_exactly import (
     recursion_terms,
     whole_offset,
 )
-from theory_checks.filter_decomposition.printed_bound import (
-    ALONG,
-    LOOSE,
-    STATED,
-    one_step,
-    several_steps,
-)
+from theory_checks.filter_decomposition.printed_bound import ALONG, LOOSE, STATED, one_step, several_steps
 
 FD13 = Claim(
     id="FD-13",

@@ -26,13 +26,7 @@ from theory_checks.filter_decomposition.averaging_exactly import (
     random_designs,
     search_for_gaps,
 )
-from theory_checks.filter_decomposition.printed_bound import (
-    ALONG,
-    LOOSE,
-    STATED,
-    one_step,
-    several_steps,
-)
+from theory_checks.filter_decomposition.printed_bound import ALONG, LOOSE, STATED, one_step, several_steps
 
 FD14 = Claim(
     id="FD-14",

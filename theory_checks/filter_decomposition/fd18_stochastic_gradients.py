@@ -20,11 +20,7 @@ from theory_checks.filter_decomposition.printed_bound import ALONG, LOOSE, STATE
 NOISES = ((1, 1), (0, 4))
 
 
-def _along_paths(
-    bound: Bound,
-    local_steps: Sequence[int],
-    starts: tuple[int, ...] = (0,),
-) -> Evidence:
+def _along_paths(bound: Bound, local_steps: Sequence[int], starts: tuple[int, ...] = (0,)) -> Evidence:
     """Exact expectations over independent gradient noise, first of one client that starts at the optimum."""
     one = [Scalars((1,), (0,), Fraction(0), 1, e, 1, (1,)) for e in local_steps]
     problems = [*one, *client_pairs(local_steps, NOISES, starts)]

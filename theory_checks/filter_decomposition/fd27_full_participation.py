@@ -9,15 +9,7 @@ from fractions import Fraction
 from fedstat.claims import Claim, Evidence, both, compared
 from fedstat.theory.strongly_convex import strongly_convex_bound
 from theory_checks.filter_decomposition.any_draw import mean_square, symbols, vanish
-from theory_checks.filter_decomposition.drawn_clients import (
-    LARGEST,
-    Drawn,
-    Exact,
-    Pair,
-    Sizes,
-    all_drawn,
-    sizes_up_to,
-)
+from theory_checks.filter_decomposition.drawn_clients import LARGEST, Drawn, Exact, Pair, Sizes, all_drawn, sizes_up_to
 from theory_checks.filter_decomposition.exact_laws import sided
 
 FD27 = Claim(

@@ -189,7 +189,4 @@ def growth_and_total() -> Evidence:
         Sides(str(c), c.sent(Fraction(1)) - c.sent(c.beta), c.saved(), ("models saved", "by the formula"))
         for c in BOTH_SIDES
     )
-    return both(
-        compared(growth, of="settings with E > 1"),
-        compared(savings, of=OF, relation="=="),
-    )
+    return both(compared(growth, of="settings with E > 1"), compared(savings, of=OF, relation="=="))

@@ -33,11 +33,7 @@ class Window(NamedTuple):
         return Fraction(self.gamma + self.now, self.gamma + self.begin)
 
 
-def halved(
-    gamma: Callable[[int, int, int], int],
-    rounds: Iterable[int],
-    begins: Iterable[int] = range(6),
-) -> Evidence:
+def halved(gamma: Callable[[int, int, int], int], rounds: Iterable[int], begins: Iterable[int] = range(6)) -> Evidence:
     """Judge ``eta_t0 <= 2 eta_t`` on periods of E / beta steps."""
 
     def cases() -> Iterator[Sides]:

@@ -15,15 +15,7 @@ from torch import Tensor, nn
 
 from fedstat._checks import choice
 from fedstat.federated.client.dropout import KeyedDropout, keys
-from fedstat.federated.client.layers import (
-    Unrolled,
-    copied,
-    dropout_layers,
-    hooked,
-    layers_of,
-    norm_layers,
-    stackable,
-)
+from fedstat.federated.client.layers import Unrolled, copied, dropout_layers, hooked, layers_of, norm_layers, stackable
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]

@@ -15,11 +15,7 @@ from fedstat.inference.reading.scores import Scores, better
 
 
 def tabulate_above(
-    scores: Scores,
-    pairs: Sequence[tuple[int, int]],
-    differences: pd.DataFrame,
-    level: float,
-    settings: dict[str, Any],
+    scores: Scores, pairs: Sequence[tuple[int, int]], differences: pd.DataFrame, level: float, settings: dict[str, Any]
 ) -> pd.DataFrame:
     """Ask of each method whether it is better than all controls, with a row for each as in `Comparison.above`.
 

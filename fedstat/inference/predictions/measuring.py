@@ -64,10 +64,9 @@ def measure(
         of_classes = f"probabilities of {method} are all equal or separate the outcomes"
         if ((given == 0) | (given == 1)).any():
             of_classes = f"some probabilities of {method} are 0 or 1"
-        reason = {
-            "times": "no two patients can be ordered by their times",
-            "numbers": "all outcomes are equal",
-        }.get(predictions.kind, of_classes)
+        reason = {"times": "no two patients can be ordered by their times", "numbers": "all outcomes are equal"}.get(
+            predictions.kind, of_classes
+        )
     return Measured(np.tile(blank[:, None], p.shape[1]), blank, blank, blank, len(y), events, counted, reason)
 
 

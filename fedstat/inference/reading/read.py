@@ -206,11 +206,7 @@ class Opened:
 
 
 def open_results(
-    path: Any,
-    *,
-    columns: Mapping[str, str | None] | None = None,
-    metric: str | None = None,
-    kind: str | None = None,
+    path: Any, *, columns: Mapping[str, str | None] | None = None, metric: str | None = None, kind: str | None = None
 ) -> Opened:
     """Open results without holding them in memory; arguments and errors are those of `read_results`."""
     files = _files(path, kind)

@@ -22,12 +22,7 @@ NORMS = {
     "without running statistics": (nn.BatchNorm1d(3, track_running_stats=False), (3,)),
 }
 
-RECURRENT = {
-    "LSTM": nn.LSTM,
-    "GRU": nn.GRU,
-    "RNN": nn.RNN,
-    "RNN with ReLU": partial(nn.RNN, nonlinearity="relu"),
-}
+RECURRENT = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN": nn.RNN, "RNN with ReLU": partial(nn.RNN, nonlinearity="relu")}
 
 
 def leaves(module: nn.Module) -> dict[str, Tensor]:

@@ -214,11 +214,7 @@ def test_global_generators_are_untouched():
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     clients = fs.data.relu_mixture(clients=4, d=6, units=8, test=50, seed=0, balance="median")
     result = fs.federate(
-        fs.FedFac(layers=["hidden"], dynamic=True),
-        fs.models.mlp(6, 8, 1),
-        clients,
-        Training(lr=0.1),
-        rounds=2,
+        fs.FedFac(layers=["hidden"], dynamic=True), fs.models.mlp(6, 8, 1), clients, Training(lr=0.1), rounds=2
     )
     result.personal(0)
     assert torch.equal(before[0], torch.get_rng_state())

@@ -127,10 +127,7 @@ WRONG = {
         training(optimizer=type("Eager", (LARS,), {"step": lambda s, p, g, t: ({n: p[n].mul_(0.9) for n in p}, 1)})()),
         "optimizer Eager breaks the law 'untouched'",
     ),
-    "a schedule of moods": (
-        training(schedule=lambda round, step: next(MOODS)),
-        "schedule breaks the law 'repeat'",
-    ),
+    "a schedule of moods": (training(schedule=lambda round, step: next(MOODS)), "schedule breaks the law 'repeat'"),
 }
 
 

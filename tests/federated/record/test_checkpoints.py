@@ -58,8 +58,7 @@ def test_by_time_long_rounds_are_saved_each_and_short_ones_seldom():
 
 
 @given(
-    st.lists(st.floats(0.01, 100), min_size=1, max_size=300),
-    st.one_of(st.floats(0, SHARE * MOST), st.floats(0, 1000)),
+    st.lists(st.floats(0.01, 100), min_size=1, max_size=300), st.one_of(st.floats(0, SHARE * MOST), st.floats(0, 1000))
 )
 def test_by_time_little_is_lost_and_little_is_spent(rounds, saving):
     moments = [0.0, *saved(rounds, saving).values()]

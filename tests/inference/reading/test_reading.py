@@ -221,11 +221,7 @@ def test_whole_counts_are_no_percent(tmp_path):
     counts = table.assign(accuracy=(40 + 50 * table["accuracy"]).round().astype(int))
     words = r"values of accuracy up to 8\d.*, and all single values are whole: counts and percent cannot be told apart"
     rounds = pd.concat([counts.assign(round=1), counts.assign(round=2, accuracy=counts["accuracy"] - 1)])
-    for own in (
-        counts,
-        rounds,
-        fs.read_results(table).history.assign(value=counts["accuracy"].to_numpy()),
-    ):
+    for own in (counts, rounds, fs.read_results(table).history.assign(value=counts["accuracy"].to_numpy())):
         for take in (fs.compare, fs.read_results):
             with pytest.raises(ValueError, match=words):
                 take(own)
