@@ -137,20 +137,12 @@ def population(experiment: config.Experiment, seed: int | None = None) -> tuple[
     >>> from pathlib import Path
     >>> import fedstat as fs
     >>> file = Path(tempfile.mkdtemp(), "mine.toml")
-    >>> _ = file.write_text('''
-    ... rounds = 2
-    ... [data]
-    ... name = "digits"
-    ... [partition]
-    ... kind = "iid"
-    ... clients = 4
-    ... [model]
-    ... name = "mlp"
-    ... widths = [8]
-    ... [method.FedAvg]
-    ... [training]
-    ... lr = 0.1
-    ... ''')
+    >>> _ = file.write_text('''rounds = 2
+    ... data.name = "digits"
+    ... partition = {kind = "iid", clients = 4}
+    ... model = {name = "mlp", widths = [8]}
+    ... training.lr = 0.1
+    ... method.FedAvg = {}''')
     >>> clients, later = fs.experiment.population(fs.experiment.read(file))
     >>> len(clients), later
     (4, None)

@@ -279,20 +279,12 @@ class Experiment(General):
     >>> from pathlib import Path
     >>> import fedstat as fs
     >>> file = Path(tempfile.mkdtemp(), "mine.toml")
-    >>> _ = file.write_text('''
-    ... rounds = 2
-    ... [data]
-    ... name = "digits"
-    ... [partition]
-    ... kind = "iid"
-    ... clients = 4
-    ... [model]
-    ... name = "mlp"
-    ... widths = [8]
-    ... [method.FedAvg]
-    ... [training]
-    ... lr = 0.1
-    ... ''')
+    >>> _ = file.write_text('''rounds = 2
+    ... data.name = "digits"
+    ... partition = {kind = "iid", clients = 4}
+    ... model = {name = "mlp", widths = [8]}
+    ... training.lr = 0.1
+    ... method.FedAvg = {}''')
     >>> fs.experiment.read(file).evaluated
     [1, 2]
     """

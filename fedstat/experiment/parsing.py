@@ -86,20 +86,12 @@ def read(path: str | Path, changes: Table | None = None) -> Experiment:
     >>> from pathlib import Path
     >>> import fedstat as fs
     >>> file = Path(tempfile.mkdtemp(), "mine.toml")
-    >>> _ = file.write_text('''
-    ... rounds = 2
-    ... [data]
-    ... name = "digits"
-    ... [partition]
-    ... kind = "iid"
-    ... clients = 4
-    ... [model]
-    ... name = "mlp"
-    ... widths = [8]
-    ... [method.FedAvg]
-    ... [training]
-    ... lr = 0.1
-    ... ''')
+    >>> _ = file.write_text('''rounds = 2
+    ... data.name = "digits"
+    ... partition = {kind = "iid", clients = 4}
+    ... model = {name = "mlp", widths = [8]}
+    ... training.lr = 0.1
+    ... method.FedAvg = {}''')
     >>> experiment = fs.experiment.read(file, {"training": {"lr": 0.05}})
     >>> experiment.rounds, experiment.training.lr
     (2, 0.05)

@@ -72,20 +72,12 @@ def run(experiment: Experiment, out: str | Path, *, resume: bool = False, progre
     >>> from pathlib import Path
     >>> import fedstat as fs
     >>> file = Path(tempfile.mkdtemp(), "mine.toml")
-    >>> _ = file.write_text('''
-    ... rounds = 2
-    ... [data]
-    ... name = "digits"
-    ... [partition]
-    ... kind = "iid"
-    ... clients = 4
-    ... [model]
-    ... name = "mlp"
-    ... widths = [8]
-    ... [method.FedAvg]
-    ... [training]
-    ... lr = 0.1
-    ... ''')
+    >>> _ = file.write_text('''rounds = 2
+    ... data.name = "digits"
+    ... partition = {kind = "iid", clients = 4}
+    ... model = {name = "mlp", widths = [8]}
+    ... training.lr = 0.1
+    ... method.FedAvg = {}''')
     >>> result = fs.experiment.run(fs.experiment.read(file), file.parent / "out", progress=False)
     >>> sorted(path.name for path in (file.parent / "out").iterdir())
     ['clients.csv', 'experiment.toml', 'partition-0.npz', 'partition-0.svg', 'run', 'summary.csv']
