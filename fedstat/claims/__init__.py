@@ -13,11 +13,9 @@ A true claim, and a false one with what is true in its place:
 
 >>> from fedstat.claims import Claim, compared, enumeration, judge, search, Sides
 >>> from hypothesis import strategies as st
->>> MEANS = Claim(
-...     id="EX-01", place="folklore", said_by="paper", severity="false",
+>>> MEANS = Claim(id="EX-01", place="folklore", said_by="paper", severity="false",
 ...     words="The geometric mean of two numbers is at most their arithmetic mean.",
-...     statement="sqrt(a b) <= (a + b) / 2", sensitivity="an excess of one part in 10^12",
-... )
+...     statement="sqrt(a b) <= (a + b) / 2", sensitivity="an excess of one part in 10^12")
 >>> pairs = st.tuples(st.integers(0, 100), st.integers(0, 100))
 >>> @MEANS.reading("two whole numbers")
 ... def two():
@@ -28,11 +26,9 @@ A true claim, and a false one with what is true in its place:
 >>> judge(MEANS).verdict
 'holds-on-cases'
 
->>> PRIMES = Claim(
-...     id="EX-02", place="folklore", said_by="paper", severity="false", corrected="EX-02c",
+>>> PRIMES = Claim(id="EX-02", place="folklore", said_by="paper", severity="false", corrected="EX-02c",
 ...     words="n^2 + n + 41 is prime for every whole number n.", statement="n^2 + n + 41 in PP",
-...     sensitivity="any number that is not prime", flaw="At n = 40 it is 41 squared.",
-... )
+...     sensitivity="any number that is not prime", flaw="At n = 40 it is 41 squared.")
 >>> def euler(numbers, constant=41):
 ...     def prime(n):
 ...         value = n * n + n + constant

@@ -28,10 +28,8 @@ class ClaimError(ValueError):
     A check that cannot fail proves nothing:
 
     >>> from fedstat.claims import Claim, ClaimError, judge, sampled
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="none",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="none",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> for name, add in (("n from 4 to 99", claim.reading), ("n^2 made n^3", claim.mutant)):
     ...     check = add(name)(lambda: sampled(range(4, 100), lambda n: True, of="numbers"))
     >>> try:
@@ -58,10 +56,8 @@ class Reading:
     Examples
     --------
     >>> from fedstat.claims import Claim, Sides, compared
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> reading = claim.readings[0]
@@ -113,10 +109,8 @@ class Claim:
     A claim, what checks it, and a broken variant that its check must refute:
 
     >>> from fedstat.claims import Claim, judge, sampled
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> @claim.reading("n from 4 to 99")
     ... def letter(first=4):
     ...     return sampled(range(first, 100), lambda n: 2**n >= n**2, of="numbers", show=lambda n: f"n = {n}")
@@ -211,10 +205,8 @@ class Judgement:
     Examples
     --------
     >>> from fedstat.claims import Claim, Sides, compared, judge
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> found = judge(claim)
@@ -282,10 +274,8 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
     Examples
     --------
     >>> from fedstat.claims import Claim, judge, sampled
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="2^n is at least n^2.", statement="2^n >= n^2", flaw="At n = 3 it is 8, and 9 is larger.",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="2^n is at least n^2.", statement="2^n >= n^2", flaw="At n = 3 it is 8, and 9 is larger.")
     >>> def checked(numbers):
     ...     return lambda: sampled(numbers, lambda n: 2**n >= n**2, of="numbers", show=lambda n: f"n = {n}")
     >>> letter = claim.reading("every n")(checked(range(100)))

@@ -36,10 +36,8 @@ def as_object(judgement: Judgement) -> dict[str, Any]:
     Examples
     --------
     >>> from fedstat.claims import Claim, Sides, as_object, compared, judge
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> found = as_object(judge(claim))
@@ -78,10 +76,8 @@ def write_ledger(judgements: Sequence[Judgement], path: str | Path, *, kept: Seq
     >>> import json, tempfile
     >>> from pathlib import Path
     >>> from fedstat.claims import Claim, Sides, compared, judge, write_ledger
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -102,10 +98,8 @@ def read_ledger(path: str | Path) -> dict[str, dict[str, Any]]:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from fedstat.claims import Claim, Sides, compared, judge, read_ledger, write_ledger
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -122,10 +116,8 @@ def table(judgements: Sequence[Judgement]) -> str:
     Examples
     --------
     >>> from fedstat.claims import Claim, Sides, compared, judge, table
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> print(table([judge(claim)]))
@@ -142,10 +134,8 @@ def count(judgements: Sequence[Judgement]) -> str:
     Examples
     --------
     >>> from fedstat.claims import Claim, Sides, compared, count, judge
-    >>> claim = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
     >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
     >>> print(count([judge(claim)]))
