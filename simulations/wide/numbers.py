@@ -46,10 +46,11 @@ def findings(tables: Tables) -> dict[str, Finding]:
 
 def _slopes(designs: pd.DataFrame) -> pd.DataFrame:
     """Return the least-squares slopes of log rate on log smallest eigenvalue, a row for each seed, a column a width."""
-    found = {
-        keys: np.polyfit(np.log(rows["lowest"]), np.log(rows["rate"].clip(lower=1e-12)), 1)[0]
-        for keys, rows in designs.groupby(["seed", "width"])
-    }
+    logs = np.log(designs[["lowest", "rate"]].clip(lower=1e-12))
+    found = {}
+    for keys, rows in logs.groupby([designs["seed"], designs["width"]]):
+        (spread, common), _ = np.cov(rows, rowvar=False)
+        found[keys] = common / spread if spread else math.nan
     return pd.Series(found).unstack()
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+# one worker makes the copy, for all tests
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("promises")]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (".ci", "benchmarks", "docs", "fedstat", "reports", "simulations", "tests", "theory_checks")

@@ -187,6 +187,15 @@ def test_limits_are_welchs(seed):
     np.testing.assert_allclose([turned["low"], turned["high"]], [ends.low - 0.1, ends.high + 0.1])
 
 
+def test_over_two_settings_limits_are_as_wide_as_is_said():
+    x = np.random.default_rng(0).normal(loc=[[0], [2]], size=(2, 2, 3))
+    tables = [printed(y.mean(1), y.std(1, ddof=1), bold=[1], setting=name) for name, y in zip("ab", x, strict=True)]
+    found = compare_printed(PrintedTable(pd.concat([t.cells for t in tables], ignore_index=True), smaller=False))
+    ends = [stats.ttest_ind(y[1], y[0], equal_var=False).confidence_interval(0.975) for y in x]
+    np.testing.assert_allclose(found.differences[["low", "high"]], [[e.low, e.high] for e in ends])
+    assert "limits of each pair hold by themselves, at 97.5%" in str(found)
+
+
 def test_the_runs_that_would_tell_two_methods_apart_are_statsmodels():
     found = compare_printed(printed([0.0, 1.0], [1.2, 1.2], bold=[1])).differences.iloc[0]
     assert found["runs"] == np.ceil(TTestIndPower().solve_power(1 / 1.2, power=0.8, alpha=0.05))

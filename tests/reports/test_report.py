@@ -17,7 +17,8 @@ from reports.pages import write_pages
 from simulations.studies import in_order
 from theory_checks import COMMITTED
 
-pytestmark = pytest.mark.slow
+# one worker writes the report, for all tests
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]
 
 #: Margins and the foot of a page, in points, and what rounding and accents may take.
 MARGIN, FOOT, TOLERANCE = 68.0, 60.0, 2.5

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from fedstat._tables import Tables, read_tables, write_tables
+from fedstat._workers import kept_workers
 from fedstat.report.document import STYLE
 from simulations import NAMES
 from simulations.studies import chapter, draw, simulate, tell
@@ -152,7 +154,15 @@ def same(one: str, other: str) -> bool:
     return all(abs(a - b) <= 1.01 * 10.0**-digits for a, b in zip(*values, strict=True))
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", autouse=True)
+def workers() -> Iterator[None]:
+    """Start the workers of the studies once."""
+    with kept_workers():
+        yield
+
+
+# both tests of a study go to one process, which runs it once
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
 def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables, dict]:
     """Return a study's name, its tables at smoke scale, and how they were made."""
     out = tmp_path_factory.mktemp(request.param)

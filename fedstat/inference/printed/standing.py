@@ -230,7 +230,8 @@ def _notes(
     counts = sorted({int(n) for own in settings.values() for n in own["runs"][_spread(own)]})
     notes = [
         f"All answers hold together at a level of {100 * level:.4g}%, over {family} setting{'s' * (family > 1)} with "
-        f"deviations, of {listed(map(str, counts))} runs each, taken as independent."
+        f"deviations, of {listed(map(str, counts))} runs each, taken as independent. The limits of each pair hold by "
+        f"themselves, at {100 * (1 - 2 * alpha):.4g}%."
     ]
     known = found[found["df"].notna()]
     if len(known):
