@@ -23,6 +23,7 @@ from fedstat.inference import mean_interval
 Estimate = tuple[float, float, float]
 REAL = (-math.inf, math.inf)
 Name = TypeVar("Name", bound=Hashable)
+Table = TypeVar("Table", pd.Series, pd.DataFrame)
 _noted: ContextVar[dict[str, None] | None] = ContextVar("noted", default=None)
 
 
@@ -125,6 +126,11 @@ def times(factor: float, estimate: Estimate) -> Estimate:
     """Return an estimate and its limits in another unit."""
     mean, low, high = (factor * value for value in estimate)
     return undefined(reason(estimate), mean) if reason(estimate) else (mean, low, high)
+
+
+def logarithms(values: Table) -> Table:
+    """Return natural logarithms, NaN where a value is not positive."""
+    return np.log(values.where(values > 0))
 
 
 def strict_mean(values: Iterable[float]) -> float:

@@ -16,7 +16,7 @@ from simulations.beside import beside_printed
 from simulations.contract import Finding
 from simulations.costs.study import CONTROL
 from simulations.effects import Effect, Effects, Question
-from simulations.estimates import Estimate, undefined
+from simulations.estimates import Estimate, logarithms, undefined
 from simulations.published import printed
 from simulations.showing import NONE, fixed, span
 
@@ -45,7 +45,7 @@ def seconds(tables: Tables, clock: str) -> pd.DataFrame:
 
 def effects(tables: Tables) -> Effects:
     """Return differences of the logarithms of processor and wall time over turns: to FedAvg, and for the order."""
-    logs = {clock: {"": np.log(seconds(tables, clock))} for clock in CLOCKS}
+    logs = {clock: {"": logarithms(seconds(tables, clock))} for clock in CLOCKS}
     to_control = {"": [(arm, CONTROL) for arm in PAPER]}
     order = {"": list(combinations(BESIDE, 2))}
     asked = [(f"{clock} time over FedAvg’s", clock, to_control) for clock in CLOCKS]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference import Design
 from fedstat.inference.intervals.design import overlap_ratio
 from simulations.effects import Effect, Effects, Question, above_all, once
+from simulations.estimates import logarithms
 from simulations.feddecomp.cells import CODE, QUESTION
 from simulations.feddecomp.per_seed import LOG_LOSS, Layout, by_seed, late_gains, layouts, moved, spreads
 from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS, SPREAD, rate_arm
@@ -118,7 +118,7 @@ def _turns(tables: Tables, layout: Layout, main: Mapping[float, pd.DataFrame]) -
     low = [(LOCAL_LOW, "Local"), (FEDAVG_LOW, "FedAvg")]
     yield from _asked(layout, "methods with low-rank parts", {layout.first: first}, low)
     means = {arm: spreads(tables, layout, arm).mean(axis=1, skipna=False) for arm in sum(SPREAD.values(), ())}
-    logs = pd.DataFrame({arm: np.log(mean).fillna(math.inf) for arm, mean in means.items()})
+    logs = pd.DataFrame({arm: logarithms(mean).fillna(math.inf) for arm, mean in means.items()})
     pairs = [(alternating, other) for alternating, *others in SPREAD.values() for other in others]
     yield from _asked(layout, "spread in turns or at once", {layout.first: logs}, pairs, SPREAD_LOG, "")
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
@@ -15,7 +14,7 @@ from fedstat.inference import Comparison, Design, TimeToTarget, compare, to_targ
 from fedstat.inference.intervals.design import overlap_ratio
 from simulations.beside import beside_printed
 from simulations.effects import Effect, Effects, Question, once
-from simulations.estimates import Estimate, means_by, missing, undefined
+from simulations.estimates import Estimate, logarithms, means_by, missing, undefined
 from simulations.filterdecomp.arms import ESTIMAND, GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 from simulations.published import printed
 from simulations.trained import untrained
@@ -278,8 +277,7 @@ def at_layer(clients: int, layer: str | None) -> str:
 
 def _mean_logs(columns: Mapping[str, pd.Series]) -> pd.DataFrame:
     """Average logarithms over rounds, by seed; NaN where a value is not positive."""
-    table = pd.DataFrame(columns)
-    return np.log(table.where(table > 0)).groupby("seed").mean(skipna=False)
+    return logarithms(pd.DataFrame(columns)).groupby("seed").mean(skipna=False)
 
 
 # --- what travels -------------------------------------------------------------------------------------------------

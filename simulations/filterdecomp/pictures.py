@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from fedstat.inference.comparing.bands import simultaneous_band
-from simulations.estimates import half_widths
+from simulations.estimates import half_widths, logarithms
 from simulations.filterdecomp import judged
 from simulations.filterdecomp.arms import GLOBAL, OURS, OURS_HEAD, PERSONAL, SENDING
 
@@ -125,7 +125,7 @@ def _variance(tables: Tables) -> Figure:
         ("FilterDecomp", "decomposed", "product of averages, FilterDecomp's clients", "FilterDecomp"),
     )
     for arm, column, words, look in lines:
-        over = np.log(judged.moments(tables, m, arm)[column]).unstack("round")
+        over = logarithms(judged.moments(tables, m, arm)[column]).unstack("round")
         mean, half = _together({"": over})[""]
         own = {**LOOKS[look], "ms": 3.5, "lw": 0.9, "mew": 0.7, "label": words}
         middle = np.exp(mean)

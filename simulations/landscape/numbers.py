@@ -11,7 +11,7 @@ import pandas as pd
 from fedstat._tables import Tables
 from simulations.contract import Finding
 from simulations.effects import DRAWN, Effects, Question
-from simulations.estimates import mean_of, means_by
+from simulations.estimates import logarithms, mean_of, means_by
 from simulations.showing import rounded
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ DIFFERENCES = {"excess": "mean loss above the aggregate's", "worst": "largest lo
 def effects(tables: Tables) -> Effects:
     """Return differences in training loss, between virtual and local clients, and of projections."""
     losses, virtual, plane = _losses(tables["curves"]), _virtual(tables["close"]), tables["plane"]
-    logs = {name: np.log(virtual[name]) for name in RATIOS}
+    logs = {name: logarithms(virtual[name]) for name in RATIOS}
     kinds, ends = [("virtual", "local")], [("projected", "end")]
     projected = {str(arm): rows.set_index("seed")[["projected", "end"]] for arm, rows in plane.groupby("arm")}
     return Effects(

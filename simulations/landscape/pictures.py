@@ -78,9 +78,9 @@ def _contours(axis: Axes, landscape: pd.DataFrame) -> None:
     """Draw lines of equal training loss, the same in both panels."""
     axis.set_xlabel("first direction (filters' norms)")
     grid = landscape.pivot(index="y", columns="x", values="loss")
-    if grid.isna().any(axis=None):
-        return
     low, high = float(grid.to_numpy().min()), float(np.quantile(grid.to_numpy(), 0.9))
+    if not low < high:  # a value is missing, or all are equal
+        return
     levels = np.linspace(low, high, 12)[1:]
     lines = axis.contour(grid.columns, grid.index, grid.to_numpy(), levels=levels, colors="0.65", linewidths=0.6)
     axis.clabel(lines, levels[::2], fontsize=6.5, fmt="%.2f")

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
+from simulations.estimates import logarithms
 from simulations.low_rank_start.runs import Arm
 from simulations.low_rank_start.study import Scale
 
@@ -90,7 +91,7 @@ def dose_of(tables: Tables, setting: str) -> pd.Series:
     """Return the geometric mean of the weights' doses, by level."""
     rows = tables["doses"]
     rows = rows[rows["setting"] == setting]
-    return np.exp(np.log(rows["dose"].where(rows["dose"] > 0)).groupby(rows["level"]).mean(skipna=False))
+    return np.exp(logarithms(rows["dose"]).groupby(rows["level"]).mean(skipna=False))
 
 
 def best_level(tables: Tables, setting: str) -> float:

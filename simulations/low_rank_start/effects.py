@@ -72,11 +72,9 @@ def same_dose(tables: Tables, setting: str, curve: Arm) -> dict[float, Pair]:
     It does not where both diverged under all seeds, or are the same runs.
     """
     code, other = (response(tables, setting, one, "paper") for one in (CODE, curve))
-    return {
-        level: (at(curve, level).label, at(CODE, level).label)
-        for level in levels_of(tables)
-        if (other[level] - code[level]).nunique(dropna=False) > 1
-    }
+    pairs = {level: (at(curve, level).label, at(CODE, level).label) for level in levels_of(tables)}
+    moved = [level for level in pairs if (other[level] - code[level]).nunique(dropna=False) > 1]
+    return {level: pairs[level] for level in moved if pairs[level][0] != pairs[level][1]}
 
 
 def above_both(tables: Tables, found: Effects) -> list[tuple[str, str]]:

@@ -134,11 +134,12 @@ def written(study: str, tables: Tables, config: dict[str, object], folder: Path)
 
 
 def printed(content: object, path: str = "") -> dict[str, str]:
-    """Return all text inside the numbers of a chapter, by where it stands; arms have their own names there."""
+    """Return all text inside the numbers of a chapter, by where it stands; arms and burdens have their names there."""
     if isinstance(content, dict):
         return {k: v for key, inner in content.items() for k, v in printed(inner, f"{path}.{key}").items()}
     if isinstance(content, list | tuple):
-        names = [inner.get("arm", key) if isinstance(inner, dict) else key for key, inner in enumerate(content)]
+        named = [inner if isinstance(inner, dict) else {} for inner in content]
+        names = [inner.get("arm", inner.get("burden", key)) for key, inner in enumerate(named)]
         pairs = zip(names, content, strict=True)
         return {k: v for name, inner in pairs for k, v in printed(inner, f"{path}[{name}]").items()}
     return {path: content} if isinstance(content, str) else {}
