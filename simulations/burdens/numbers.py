@@ -142,8 +142,9 @@ def _honest(tables: Tables, name: str) -> dict[str, Any]:
     if not met:
         return {}
     runs = tables["runs"][tables["runs"]["setting"] == name]
-    alike = next(iter(met.values())).items()  # with one seed all arms of a share have the same attackers
-    rows = {("Local", DASH): {at: runs[runs["burden"] == b.label].drop_duplicates("seed")["local"] for at, b in alike}}
+    # with one seed all arms of a share have the same attackers; where an arm diverged, another tells what Local reaches
+    alike = next(iter(met.values())).items()
+    rows = {("Local", DASH): {at: runs[runs["burden"] == b.label].groupby("seed")["local"].first() for at, b in alike}}
     for method in methods_of(tables, name):
         for rule, of in met.items():
             rows[method, rule] = {at: rows_of(tables, name, method, b)["accuracy"] for at, b in of.items()}
