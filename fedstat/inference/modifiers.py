@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.comparing.compared import Compared
+from fedstat.inference.comparing.comparison import Comparison
 from fedstat.inference.intervals.family import ROUNDING
 from fedstat.inference.reading.scores import Scores
 
 
-def carried(comparison: Compared) -> dict[str, np.ndarray]:
+def carried(comparison: Comparison) -> dict[str, np.ndarray]:
     """Return what the results tell of their clients, each (S, K)."""
     scores, found = comparison.scores, dict[str, np.ndarray]()
     if scores.samples is not None and (np.nan_to_num(scores.samples)[scores.there] > 0).all():

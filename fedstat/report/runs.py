@@ -83,12 +83,12 @@ def report_runs(
     assessed = _assessed(runs, sources, comparison, how)
     later = _assessed(runs, sources, comparison, how, new_clients=True)
     with tempfile.TemporaryDirectory() as place:
-        names = _names(comparison, sources)
+        names, labels = _names(comparison, sources), comparison.scores.methods
         figures, absent = _figures(comparison, names, assessed, Path(place))
         seed, picture = next((source.picture for source in sources if source.picture is not None), ("", None))
         files = figures if picture is None else figures | {"partition.svg": picture}
         data = {
-            "title": title or _title(comparison),
+            "title": title or (listed(labels) if len(labels) < 5 else f"A comparison of {len(labels)} methods"),
             "names": [source.name for source in sources],
             "conclusions": list(comparison.conclusions),
             "generalises": comparison.generalises,
@@ -143,11 +143,6 @@ def _check_target(target: Path) -> None:
     if target.is_dir():
         raise ValueError(f"--out {target} is a folder; name a file.")
     check_writable(f"--out {target}", target.parent)
-
-
-def _title(comparison: Comparison) -> str:
-    methods = comparison.scores.methods
-    return listed(methods) if len(methods) < 5 else f"A comparison of {len(methods)} methods"
 
 
 def _assessed(
@@ -440,12 +435,12 @@ def _left_out(data: Mapping[str, Any]) -> list[str]:
     return [*dict.fromkeys(found), "Costs: runs do not record seconds and memory."]
 
 
-def _soft(value: Any, key: str = "") -> Any:
+def _soft(value: Any) -> Any:
     """Let long words break in lines: a space of no width follows their signs and every twentieth letter."""
     if isinstance(value, Mapping):
-        return {name: one if name in ("figures", "words") else _soft(one, name) for name, one in value.items()}
+        return {name: one if name in ("figures", "words") else _soft(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_soft(one, key) for one in value]
+        return [_soft(one) for one in value]
     if isinstance(value, str):
         return re.sub(r"\S{25,}", lambda word: _BREAKS.sub("\\g<0>\u200b", word[0]), value)
     return value

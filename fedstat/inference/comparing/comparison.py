@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,15 +10,16 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from fedstat.inference.comparing import drawing, printing
-from fedstat.inference.comparing.compared import Compared
-from fedstat.inference.reading.scores import better
+from fedstat.inference.intervals.design import Design
+from fedstat.inference.reading.scores import Scores, better
+from fedstat.inference.settings import ranks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Compared):
+class Comparison:
     """Methods compared; ``print`` it, draw it, or take its tables.
 
     Attributes
@@ -86,6 +88,31 @@ class Comparison(Compared):
     >>> print(*found.conclusions)
     Ditto (by 10.0 points [8.7, 11.3]) is better than FedAvg. None of any method's 4 runs collapsed; up to 53% may.
     """
+
+    scores: Scores
+    summary: pd.DataFrame
+    differences: pd.DataFrame
+    control: str | None
+    level: float
+    simultaneous: bool
+    margin: float | None
+    estimand: str
+    conclusions: tuple[str, ...]
+    notes: tuple[str, ...]
+    generalises: str
+    above: pd.DataFrame | None = None
+    design: Design | None = None
+    majority: Scores | None = None
+
+    @property
+    def aim(self) -> float | None:
+        """The difference that seeds needed are counted for: the margin, or for shares a point; None without either."""
+        return self.scores.aim(self.margin)
+
+    @property
+    def gaps(self) -> Mapping[str, str]:
+        """The number of missing values in words, by method; methods without missing values are left out."""
+        return self.scores.missing
 
     def probabilities(self) -> pd.DataFrame:
         """Return the probabilities that the first method of a pair is better, equivalent within the margin, or worse.
@@ -205,7 +232,9 @@ class Comparison(Compared):
 
     def critical_difference(self, ax: Axes | None = None) -> Axes:
         """Draw mean ranks over seeds, and join the methods that cannot be told apart."""
-        return drawing.critical_difference(self, ax)
+        scores = self.scores
+        table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
+        return drawing.draw_ranks(ranks(table, smaller=better(scores.metric) < 0, level=self.level), ax)
 
     def to_latex(self) -> str:
         """Return the table for LaTeX, with booktabs; the best method and those equivalent to it are marked by rule."""

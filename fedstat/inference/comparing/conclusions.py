@@ -30,13 +30,9 @@ def conclude(
 ) -> tuple[str, ...]:
     """Say in sentences which methods differ, which are equivalent and which cannot be told apart.
 
-    Pairs whose runs lie far apart are told of by themselves: no t interval is safe there, so that nothing is called
-    better or equivalent without saying so. The tables are those of `Comparison`; without `above` and `control` all
-    pairs are compared.
-
-    Runs that are absent, of seeds under which other methods have one, are counted, and the differences told that would
-    hold had these runs failed. A run that failed is worth the worst value: zero where more is better, which is then a
-    share, and the largest value that any run reached where less is better, since losses have no worst one.
+    Tables are those of `Comparison`; without `above` and `control` all pairs are compared. Pairs whose runs lie far
+    apart are told of by themselves, since no t interval is safe there, and absent runs with what would hold had they
+    failed.
     """
     gaps = (*_absent(scores, differences), *_without(scores, control))
     if not len(differences):
@@ -204,12 +200,18 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
             others = [other for other in ranks if other in won[label][word] and (label, other) not in told]
             told |= {pair for other in others for pair in ((label, other), (other, label))}
             if others:
-                yield f"{label} is {word} {_all(others, len(ranks) - 1)}."
+                whom = listed(others)
+                if len(others) == len(ranks) - 1 > 1:
+                    whom = "both" if len(others) == 2 else "all others"
+                yield f"{label} is {word} {whom}."
     yield from _no_spread(rows)
 
 
 def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
-    """Say which runs are absent, and what the differences would be if they had failed."""
+    """Say which runs are absent, and what the differences would be if they had failed.
+
+    A failed run is worth zero where more is better, and the largest value of any run where less is.
+    """
     gone = {
         label: [str(seed) for seed, ran in zip(scores.seeds, own, strict=True) if not ran]
         for label, own in zip(scores.methods, scores.ran, strict=True)
@@ -256,10 +258,6 @@ def _without(scores: Scores, control: str | None) -> Iterable[str]:
     elif missing := list(scores.missing):
         who = listed(missing) if len(missing) <= _NAMED else f"{len(missing)} methods ({first_of(missing, 3)})"
         yield f"{who} {'is' if len(missing) == 1 else 'are'} not compared: values are missing. {remedy}."
-
-
-def _all(others: Sequence[str], of: int) -> str:
-    return listed(others) if len(others) < max(of, 2) else "both" if of == 2 else "all others"
 
 
 def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:

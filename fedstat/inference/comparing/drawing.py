@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 
 from fedstat._random import stream
-from fedstat.inference import settings
 from fedstat.inference.comparing.bands import simultaneous_band
-from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import largest, limits, percent, row_names, shortened
 from fedstat.inference.reading.scores import SHARES, Scores, better
+from fedstat.inference.settings import Ranks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from fedstat.inference.comparing.comparison import Comparison
 
 #: Rows of a forest, and methods that have a line style and a band of their own.
 _ROWS, _STYLED = 45, 6
@@ -34,7 +35,7 @@ _AXES = ("rounds", "bytes")
 _DRAWS = 2000
 
 
-def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
+def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
     """Draw differences as `Comparison.plot` says."""
     table = comparison.differences
     table = table[np.isfinite(table["difference"])] if len(table) else table
@@ -64,13 +65,15 @@ def forest(comparison: Compared, ax: Axes | None = None) -> Axes:
     ax.set_ylim(-0.8, len(rows) - 0.2)
     against = f" to {_name(comparison.control)}" if comparison.control is not None else ""
     some = f"the {_ROWS} largest of {total} differences" if total > _ROWS else "difference"
-    said = (f"{some}{against} in {_unit(comparison.scores, points=True)}", f"{limits(comparison)}{_good(comparison)}")
+    side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
+    good = f"; better at the {side}" if comparison.control is not None else f"; {side}: first is better"
+    said = (f"{some}{against} in {_unit(comparison.scores, points=True)}", limits(comparison) + good * bool(side))
     ax.set_xlabel("\n".join(fill(words, 48) for words in said))
     _legend(ax, columns=3, handle=1.3)
     return ax
 
 
-def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
+def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "rounds") -> Axes:
     """Draw curves as `Comparison.curves` says."""
     from matplotlib.ticker import MaxNLocator
 
@@ -129,7 +132,7 @@ def curves(comparison: Compared, ax: Axes | None = None, *, axis: str = "rounds"
 
 
 def clients(
-    comparison: Compared, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
+    comparison: Comparison, ax: Axes | None = None, *, method: str | None = None, against: str | None = None
 ) -> Axes:
     """Draw the differences of two methods at clients as `Comparison.clients` says."""
     from matplotlib.ticker import MaxNLocator
@@ -253,14 +256,7 @@ def clients_anew(scores: Scores, there: np.ndarray) -> bool:
     return bool((low < high).any())
 
 
-def critical_difference(comparison: Compared, ax: Axes | None = None) -> Axes:
-    """Draw mean ranks over seeds, and join the methods that cannot be told apart; see `draw_ranks`."""
-    scores = comparison.scores
-    table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
-    return draw_ranks(settings.ranks(table, smaller=better(scores.metric) < 0, level=comparison.level), ax)
-
-
-def draw_ranks(ranks: settings.Ranks, ax: Axes | None = None) -> Axes:
+def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
     """Draw mean ranks on a line, the best at the left, with a bar over each group that cannot be told apart.
 
     Demsar (JMLR 2006) draws them so. It takes two methods or more.
@@ -349,14 +345,6 @@ def _unit(scores: Scores, *, points: bool = False) -> str:
     return f"{metric} ({'points' if points else '%'})" if scores.of_shares else metric
 
 
-def _good(comparison: Compared) -> str:
-    """Say which side is the better one."""
-    side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
-    if comparison.control is None and side:
-        return f"; {side}: first is better"
-    return f"; better at the {side}" if side else ""
-
-
 def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
     """Return what curves are drawn over, shape (M, T), and its name with the unit."""
     if axis == "rounds" or scores.spent is None:
@@ -367,7 +355,7 @@ def _horizontal(scores: Scores, axis: str) -> tuple[np.ndarray, str]:
     return mean / unit, f"{name} sent up and down by all clients"
 
 
-def _styled(comparison: Compared) -> list[int]:
+def _styled(comparison: Comparison) -> list[int]:
     """Return the methods that are told apart in a picture: all, or the best ones and the control."""
     scores = comparison.scores
     everyone = [i for i in range(len(scores.methods)) if np.isfinite(scores.curves[i]).any()]
@@ -378,13 +366,13 @@ def _styled(comparison: Compared) -> list[int]:
     return sorted([*ranked[: _STYLED - len(control)], *control])
 
 
-def _best_first(comparison: Compared) -> list[int]:
+def _best_first(comparison: Comparison) -> list[int]:
     """Return the methods by their means; those without one are last."""
     means = comparison.summary["mean"].to_numpy(float) * (better(comparison.scores.metric) or 1)
     return np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable").tolist()
 
 
-def two_methods(comparison: Compared, method: str | None, against: str | None) -> tuple[str, str]:
+def two_methods(comparison: Comparison, method: str | None, against: str | None) -> tuple[str, str]:
     """Return the labels of the two methods whose clients are compared: by default the best one and the control."""
     labels = comparison.scores.methods
     for name, value in (("method", method), ("against", against)):

@@ -7,17 +7,19 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from fedstat._files import write_text
-from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.learning import STILL_LEARNING
 from fedstat.inference.comparing.tables import Table, differences_table, joined, limits, percent, summary_table
 from fedstat.inference.formatting import listed
 from fedstat.inference.reading.scores import better
+
+if TYPE_CHECKING:
+    from fedstat.inference.comparing.comparison import Comparison
 
 #: Characters in a line of text, and of the name of a row.
 _WIDTH, _LABEL = 120, 40
@@ -25,7 +27,7 @@ _WIDTH, _LABEL = 120, 40
 _ROWS = 30
 
 
-def text(comparison: Compared) -> str:
+def text(comparison: Comparison) -> str:
     """Return what a terminal shows, at most 120 characters wide: conclusions first, then the tables they rest on."""
     parts = [wrapped(comparison.conclusions), wrapped([comparison.estimand])]
     parts += map(table_text, _tables(comparison, _ROWS, _LABEL))
@@ -36,7 +38,7 @@ def text(comparison: Compared) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _tables(comparison: Compared, most: int | None = None, label: int | None = None) -> list[Table]:
+def _tables(comparison: Comparison, most: int | None = None, label: int | None = None) -> list[Table]:
     """Return the tables of methods and, where there are any, of differences; arguments as of the latter."""
     differences = [differences_table(comparison, most, label=label)] if len(comparison.differences) else []
     return [summary_table(comparison, label=label), *differences]
@@ -70,7 +72,7 @@ def _one_line(cell: str) -> str:
     return " ".join(cell.split())
 
 
-def markdown(comparison: Compared) -> str:
+def markdown(comparison: Comparison) -> str:
     """Return sentences and tables, all rows of them, as Markdown."""
     parts = [bullets(comparison.conclusions), escaped_markdown(comparison.estimand)]
     parts += map(table_markdown, _tables(comparison))
@@ -96,7 +98,7 @@ def escaped_markdown(words: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(words))
 
 
-def html(comparison: Compared) -> str:
+def html(comparison: Comparison) -> str:
     """Return sentences and tables for a notebook; all that comes from the user is escaped."""
     parts = [html_list(comparison.conclusions), f"<p>{escaped(comparison.estimand)}</p>"]
     parts += map(html_table, _tables(comparison, _ROWS))
@@ -130,7 +132,7 @@ def html_table(table: Table) -> str:
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def latex(comparison: Compared) -> str:
+def latex(comparison: Comparison) -> str:
     r"""Return a ``table`` for LaTeX, which needs the package booktabs and no other.
 
     A row for each method: its mean with limits and, where the comparison has a control, the difference to it. The best
@@ -182,7 +184,7 @@ def latex(comparison: Compared) -> str:
             "",
             r"\smallskip",
             r"\begin{minipage}{\linewidth}\footnotesize",
-            *[tex(_ended(note)) for note in notes if note],
+            *[tex(note if note.endswith((".", "!", "?")) else f"{note}.") for note in notes if note],
             r"\end{minipage}",
             r"\end{table}",
             "",
@@ -199,7 +201,7 @@ _MARKS = {
 }
 
 
-def _marks(comparison: Compared) -> tuple[dict[str, str], str]:
+def _marks(comparison: Comparison) -> tuple[dict[str, str], str]:
     """Return how the mean of each marked method is set, by its label, and the rule in words."""
     means, direction = comparison.summary["mean"].dropna(), better(comparison.scores.metric)
     if not direction or not len(means):
@@ -254,12 +256,7 @@ def _upper_first(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _ended(sentence: str) -> str:
-    """End a sentence. Its first word may be the name of a file or a method, and stays as it is."""
-    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
-
-
-def csv(comparison: Compared, path: str | Path | None = None) -> str:
+def csv(comparison: Comparison, path: str | Path | None = None) -> str:
     """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
 
     The column ``table`` tells the rows of the summary, the differences and, with several controls, what is above all of

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedstat.inference.comparing.compared import Compared
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.formatting import p_value
+
+if TYPE_CHECKING:
+    from fedstat.inference.comparing.comparison import Comparison
 
 _MOST_SEEDS = 1000
 _MOST_DECIMALS = 12
@@ -39,7 +42,7 @@ class Table:
         return replace(self, header=tuple(self.header[i] for i in kept), rows=rows)
 
 
-def summary_table(comparison: Compared, *, label: int | None = None) -> Table:
+def summary_table(comparison: Comparison, *, label: int | None = None) -> Table:
     """Return a row for each method: its mean with limits, its spread over seeds, and how many seeds it has.
 
     Names longer than `label` characters are shortened.
@@ -65,7 +68,7 @@ def summary_table(comparison: Compared, *, label: int | None = None) -> Table:
     return _table(f"{scale.metric} of each method, mean over seeds, with {alone}", columns, (by_samples,))
 
 
-def differences_table(comparison: Compared, most: int | None = None, *, label: int | None = None) -> Table:
+def differences_table(comparison: Comparison, most: int | None = None, *, label: int | None = None) -> Table:
     """Return a row for each pair, in the order of the comparison.
 
     Of more than `most` pairs only those of the largest differences are shown. Names longer than `label` characters are
@@ -129,7 +132,7 @@ def _cut(words: str, most: int) -> str:
     return words if len(words) <= most else f"{words[: most - 1 - end]}…{words[-end:]}"
 
 
-def row_names(comparison: Compared, rows: pd.DataFrame, most: int | None) -> list[str]:
+def row_names(comparison: Comparison, rows: pd.DataFrame, most: int | None) -> list[str]:
     """Name rows of differences in about `most` characters: by the method, or by both where there is no control."""
     if comparison.control is not None:
         short = shortened(comparison.scores.methods, most)
@@ -138,7 +141,7 @@ def row_names(comparison: Compared, rows: pd.DataFrame, most: int | None) -> lis
     return [f"{short[str(row['method'])]} − {short[str(row['against'])]}" for _, row in rows.iterrows()]
 
 
-def limits(comparison: Compared) -> str:
+def limits(comparison: Comparison) -> str:
     """Say of what kind the intervals of differences are, such as "simultaneous 95% limits"."""
     if not _any(comparison.differences, "low"):
         return "no limits"
@@ -182,7 +185,7 @@ def counts(values: Iterable[float], most: float = np.inf) -> list[str]:
 class _Scale:
     """The unit of a comparison's numbers: shares as percent, their differences as points, other metrics as they are."""
 
-    def __init__(self, comparison: Compared) -> None:
+    def __init__(self, comparison: Comparison) -> None:
         shares = comparison.scores.of_shares
         self.metric = comparison.scores.metric
         self.factor, self.percent, self.points = (100.0, " (%)", " (points)") if shares else (1.0, "", "")

@@ -11,10 +11,20 @@ import pandas as pd
 
 from fedstat import _checks
 from fedstat.inference.comparing.drawing import by_client
+from fedstat.inference.comparing.printing import (
+    bullets,
+    html_list,
+    html_table,
+    joined_csv,
+    table_markdown,
+    table_text,
+    wrapped,
+)
 from fedstat.inference.levels import check_level
-from fedstat.inference.predictions import drawing, printing
+from fedstat.inference.predictions import drawing
 from fedstat.inference.predictions.conclusions import conclude, notes_on
 from fedstat.inference.predictions.metrics import METRICS
+from fedstat.inference.predictions.printing import tables
 from fedstat.inference.predictions.table import Predictions, arrange, predictions_of
 from fedstat.inference.predictions.tabulating import CLIENTS, PATIENTS, tabulate
 from fedstat.inference.reading.choosing import Estimand, measured_models
@@ -31,6 +41,10 @@ USUAL = {
     "numbers": ("mse", "mae", "r2"),
     "times": ("concordance",),
 }
+
+
+#: Rows of clients that are printed; the others are counted.
+_ROWS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,17 +133,25 @@ class Assessment:
 
     def to_markdown(self) -> str:
         """Return sentences and tables as Markdown."""
-        return printing.markdown(self)
+        parts = [bullets(self.conclusions), *map(table_markdown, tables(self)), bullets(self.notes)]
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """Return the three tables as one in CSV, with a column ``table``, and write it if there is a path."""
-        return printing.csv(self, path)
+        """Return the three tables as one in CSV, with a column ``table``, and write it if there is a path.
+
+        Numbers are not rounded, shares are not in percent, and missing cells are empty.
+        """
+        parts = {"pooled": self.pooled, "clients": self.clients, "differences": self.differences}
+        first = ("metric", "over", "client", "name", "method", "against", "estimate", "difference")
+        return joined_csv(parts, first, {"level": self.level, "threshold": self.threshold}, path)
 
     def __str__(self) -> str:
-        return printing.text(self)
+        parts = [wrapped(self.conclusions), *map(table_text, tables(self, _ROWS))]
+        return "\n\n".join(filter(None, [*parts, wrapped(f"note: {note}" for note in self.notes)]))
 
     def _repr_html_(self) -> str:
-        return printing.html(self)
+        parts = [html_list(self.conclusions), *map(html_table, tables(self, _ROWS)), html_list(self.notes)]
+        return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
 
 
 def assess(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -207,7 +207,11 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
         yield "Each seed draws its clients anew: the row of a client is a mean over others, one of each seed."
     if len(predictions.blocks) == 1:
         yield "All seeds are tested on the same patients; the variance is the sum of two parts, patients and runs."
-        yield from _shares(pooled)
+        rows = pooled[pooled["over"] == PATIENTS]
+        share = rows["variance (patients)"] / (rows["variance (patients)"] + rows["variance (runs)"])
+        of = {str(m).replace("_", " "): one.median() for m, one in share.groupby(rows["metric"], sort=False)}
+        if known := [f"{name} {100 * value:.0f}%" for name, value in of.items() if value == value]:
+            yield f"The patients' part of the variance, over all patients (median over methods): {listed(known)}."
         return
     words = (
         "Patients differ between seeds: n and events are those of one seed, on average, and runs differ by patients as "
@@ -219,11 +223,3 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
             f"patients, {predictions.again:.2g} (the runs' after Nadeau and Bengio 2003)."
         )
     yield words
-
-
-def _shares(pooled: pd.DataFrame) -> Iterable[str]:
-    rows = pooled[pooled["over"] == PATIENTS]
-    share = rows["variance (patients)"] / (rows["variance (patients)"] + rows["variance (runs)"])
-    of = {str(m).replace("_", " "): one.median() for m, one in share.groupby(rows["metric"], sort=False)}
-    if known := [f"{name} {100 * value:.0f}%" for name, value in of.items() if value == value]:
-        yield f"The patients' part of the variance, over all patients (median over methods): {listed(known)}."

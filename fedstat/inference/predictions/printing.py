@@ -1,22 +1,12 @@
-"""An assessment as plain text, Markdown, HTML or CSV."""
+"""The tables of an assessment in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedstat.inference.comparing.printing import (
-    bullets,
-    html_list,
-    html_table,
-    joined_csv,
-    table_markdown,
-    table_text,
-    wrapped,
-)
 from fedstat.inference.comparing.tables import Table, counts, decimals, fixed, percent
 from fedstat.inference.formatting import p_value
 from fedstat.inference.predictions.conclusions import unit
@@ -24,35 +14,6 @@ from fedstat.inference.reading.scores import better
 
 if TYPE_CHECKING:
     from fedstat.inference.predictions.assessment import Assessment
-
-#: Rows of clients that are printed; the others are counted.
-_ROWS = 40
-
-
-def text(found: Assessment) -> str:
-    """Return what a terminal shows: conclusions first, then the tables they rest on; clients by the first metric."""
-    parts = [wrapped(found.conclusions), *map(table_text, tables(found, _ROWS))]
-    parts.append(wrapped(f"note: {note}" for note in found.notes))
-    return "\n\n".join(part for part in parts if part)
-
-
-def markdown(found: Assessment) -> str:
-    """Return sentences and tables, of clients by all metrics, as Markdown."""
-    parts = [bullets(found.conclusions), *map(table_markdown, tables(found)), bullets(found.notes)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def html(found: Assessment) -> str:
-    """Return sentences and tables for a notebook; all that comes from the user is escaped."""
-    parts = [html_list(found.conclusions), *map(html_table, tables(found, _ROWS)), html_list(found.notes)]
-    return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
-
-
-def csv(found: Assessment, path: str | Path | None = None) -> str:
-    """Return all tables as one; numbers are not rounded, shares are not in percent, and missing cells are empty."""
-    parts = {"pooled": found.pooled, "clients": found.clients, "differences": found.differences}
-    first = ("metric", "over", "client", "name", "method", "against", "estimate", "difference")
-    return joined_csv(parts, first, {"level": found.level, "threshold": found.threshold}, path)
 
 
 def tables(found: Assessment, most: int | None = None, also: str = "") -> Iterator[Table]:

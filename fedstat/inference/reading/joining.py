@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,8 @@ def joined(
 ) -> Scores:
     """Put the runs side by side."""
     seeds = sorted({int(s) for part in parts.values() for s in part.seeds})
-    clients = _union(part.clients for part in parts.values())
+    known: set[Any] = {one for part in parts.values() for one in part.clients.tolist()}
+    clients = sorted(known if all(isinstance(one, int) for one in known) else map(str, known))
     rounds = np.unique(np.concatenate([part.rounds for part in parts.values()]))
     methods = list(dict.fromkeys(labels.values()))
     shape = (len(methods), len(seeds))
@@ -71,12 +72,6 @@ def joined(
         averaged=windows or (),
         missing=missing,
     )
-
-
-def _union(ids: Iterable[np.ndarray]) -> list[Any]:
-    """Return all clients in ascending order; as text where some have names."""
-    found = {one for of in ids for one in of.tolist()}
-    return sorted(found) if all(isinstance(one, int) for one in found) else sorted(map(str, found))
 
 
 def with_samples(scores: Scores, clients: pd.DataFrame | None) -> Scores:

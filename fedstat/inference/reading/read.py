@@ -276,7 +276,9 @@ def _listed(place: Any, kind: str | None) -> list[_File]:
     if not path.is_dir():
         raise ValueError(f"{path} does not exist.")
     if kind in (None, "fl-bench") and (found := sorted(path.rglob("metrics.csv"))) and all(map(fl_bench.wrote, found)):
-        return [_File(one, "fl-bench", {"seed": _turn(one, found)}) for one in found]
+        # a run's number among those of its method and data set, whose folders are dates
+        turns = [[of for of in found if of.parent.parent == one.parent.parent].index(one) for one in found]
+        return [_File(one, "fl-bench", {"seed": turn}) for one, turn in zip(found, turns, strict=True)]
     if kind in (None, "mlflow") and (runs := mlflow.runs(path)):
         return [_File(run, "mlflow", {}) for run in runs]
     suffixes = {None: (".h5", ".json", *_TABLES), "pflib": (".h5",), "flower": (".json", ".csv")}.get(kind, _TABLES)
@@ -290,11 +292,6 @@ def _listed(place: Any, kind: str | None) -> list[_File]:
     if len(set(kinds.values())) > 1:
         raise ValueError(f"{path} holds files of several formats; give kind, one of {', '.join(set(kinds.values()))}.")
     return [_File(one, of, {}) for one, of in kinds.items()]
-
-
-def _turn(file: Path, files: Sequence[Path]) -> int:
-    """Return the number of a run of FL-bench among those of its method and data set, whose folders are dates."""
-    return [one for one in files if one.parent.parent == file.parent.parent].index(file)
 
 
 def _kind(path: Path) -> str:

@@ -98,7 +98,9 @@ def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
         if isinstance(value, bool | str | list | None):
             continue  # other things that an app keeps
         split, estimand = _PARTS[part]
-        own = values.setdefault((split, estimand, _metric(name)), {})
+        # split and estimand tell the place where it was measured
+        metric = re.sub(r"^(federated_evaluate|centralized|federated|eval|test|train|val)_", "", name)
+        own = values.setdefault((split, estimand, "accuracy" if metric == "acc" else metric), {})
         if round in own:
             raise ValueError(f"{path} has {name} of round {round} twice in {part}.")
         own[round] = float(value)
@@ -179,9 +181,3 @@ def _measured(content: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
                 yield from ((part, round, of) for round, of in content[part].items())
     else:
         yield from (("evaluate_metrics_serverapp", round, of) for round, of in content.items())
-
-
-def _metric(name: str) -> str:
-    """Return the metric's name without the place where it was measured, which split and estimand tell."""
-    plain = re.sub(r"^(federated_evaluate|centralized|federated|eval|test|train|val)_", "", name)
-    return {"acc": "accuracy"}.get(plain, plain)
