@@ -1,12 +1,9 @@
 """How unequal a method treats clients, apart from the noise of small test sets.
 
-With 40 test samples an accuracy has a standard error of 5 to 8 points: identical clients look unfair. Every measure
-comes three times: of the raw shares, of shares shrunk so that their spread is the clients' own, and of clients that are
-all alike, for what the noise of the test gives by itself.
-
-The shrinkage is constrained empirical Bayes. Posterior means under a beta-binomial law order the clients best, but are
-too close to each other (Louis 1984); Ghosh (1992) stretches them until their spread is right. Here it is stretched to
-the moment estimate of the clients' variance, which is unbiased whatever the law of the clients.
+With 40 test samples an accuracy has a standard error of 5 to 8 points: identical clients look unfair. The shrinkage is
+constrained empirical Bayes. Posterior means under a beta-binomial law order the clients best, but are too close to each
+other (Louis 1984); Ghosh (1992) stretches them until their spread is right. Here it is stretched to the moment estimate
+of the clients' variance, which is unbiased whatever the law of the clients.
 """
 
 from __future__ import annotations
@@ -53,17 +50,11 @@ class Fairness:
     --------
     >>> import numpy as np
     >>> from fedstat.inference import fairness
-    >>> rng = np.random.default_rng(0)
     >>> samples = np.full((4, 20), 50)
-    >>> accuracy = rng.binomial(samples, 0.8) / samples  # clients are equal: all spread is noise of the test
+    >>> accuracy = np.random.default_rng(0).binomial(samples, 0.8) / samples  # clients are equal: all spread is noise
     >>> found = fairness(accuracy, samples).table.set_index(["measure", "version"])
-    >>> found["mean"]["sd"].round(3)
-    version
-    raw                     0.060
-    shrunken                0.021
-    noise only              0.056
-    noise only, shrunken    0.012
-    Name: mean, dtype: float64
+    >>> found["mean"]["sd"].round(3).to_dict()
+    {'raw': 0.06, 'shrunken': 0.021, 'noise only': 0.056, 'noise only, shrunken': 0.012}
     """
 
     table: pd.DataFrame

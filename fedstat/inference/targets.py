@@ -60,11 +60,8 @@ class TimeToTarget:
     >>> rows = [("A" if fast else "B", s, r, min(0.9, (0.1 + 0.05 * fast + 0.01 * s) * r))
     ...     for fast in (0, 1) for s in range(4) for r in range(1, 13)]
     >>> found = to_target(pd.DataFrame(rows, columns=["method", "seed", "round", "value"]), 0.8)
-    >>> found.runs.groupby("method")["time"].mean()  # rounds until 80%
-    method
-    A    5.25
-    B    7.50
-    Name: time, dtype: float64
+    >>> found.runs.groupby("method")["time"].mean().to_dict()  # rounds until 80%
+    {'A': 5.25, 'B': 7.5}
     """
 
     runs: pd.DataFrame

@@ -19,11 +19,9 @@ def tabulate_above(
 ) -> pd.DataFrame:
     """Ask of each method whether it is better than all controls, with a row for each as in `Comparison.above`.
 
-    It is if it is better than each: the p-value of all is the largest of the one-sided ones, whatever their correlation
-    (Berger 1982, Technometrics 24), and is adjusted (Holm) for the number of methods, but not for the number of
-    controls, and not at all with the rule "none". The level is kept where a method equals one control and is far above
-    the others, the least favourable case; elsewhere the test errs less. `differences` are in the order of `pairs`, and
-    `settings` are arguments of `fedstat.inference.simultaneous`: design, moderated and rule.
+    The p-value of all is the largest of the one-sided ones, whatever their correlation (Berger 1982, Technometrics 24),
+    and is adjusted (Holm) for the number of methods, but not with the rule "none". `differences` are in the order of
+    `pairs`, and `settings` are arguments of `fedstat.inference.simultaneous`: design, moderated and rule.
     """
     sign = better(scores.metric) or 1
     methods = list(dict.fromkeys(i for i, _ in pairs))

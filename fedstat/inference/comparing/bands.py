@@ -29,14 +29,8 @@ def simultaneous_band(scores: Scores, level: float = 0.95) -> Band:
     """Return limits for the mean curves of all methods that hold together with probability `level`.
 
     They are Bonferroni's t limits at no more than 8 evaluated rounds, evenly spaced from the first to the last, of each
-    method. For normal runs they hold at least at `level`, whatever the correlation of rounds and methods and whatever
-    their variances, with two seeds as with many. Between these rounds nothing is claimed. A method has no mean in a
-    round where one of its runs lacks a value.
-
-    A maximal t over all rounds, with their correlation estimated from n seeds, is narrower and does not hold its level:
-    the estimate has rank n - 1, and the rounds look more alike than they are. For 40 rounds with autocorrelation 0.95
-    and unequal variances (400 repeats) it covered 54% with 2 methods and 3 seeds and 56% with 10 methods and 5 seeds;
-    these limits covered 94 to 97%.
+    method; between these nothing is claimed. A maximal t over all rounds, with their correlation estimated from few
+    seeds, is narrower and covers as little as 54%: the rounds look more alike than they are.
     """
     from scipy import stats
 

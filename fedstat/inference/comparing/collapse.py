@@ -16,20 +16,11 @@ _NAMED = 6
 
 
 def collapsed(scores: Scores, majority: Scores | None = None) -> np.ndarray | None:
-    """Tell which runs collapsed; None where the metric has no known direction, or there is one seed.
+    """Tell which runs collapsed, as (methods, seeds); None where the metric has no known direction, or with one seed.
 
-    A run has collapsed if both of these hold for its mean over clients.
-
-    - It lies apart: it is worse than its method's median run by more than ten times the usual distance of runs from
-      their method's median run. The usual distance is a median over the other runs of the method or over those of all
-      methods, whichever is larger. So a method that is noisy, or near chance, does not collapse by chance.
-    - It is of little use: it is more than a quarter below the median run where more is better, and more than twice as
-      large where less is better. Where the majority share is known (`majority`), accuracy that is not above it is of
-      little use too, if that of the median run is.
-
-    Of an even number of runs the median run is the better one in the middle. If half of a method's runs or more
-    collapse, it is the collapse that is typical, and not found. The answer, of shape (methods, seeds), is False too
-    where a method has no run or lacks a value.
+    ``docs/reading-a-comparison.md`` says when a run has. The usual distance is a median over the other runs of the
+    method or over those of all methods, so that a noisy method does not collapse by chance. Of an even number of runs
+    the median run is the better one in the middle; a collapse of half of a method's runs or more is not found.
     """
     direction = better(scores.metric)
     if not direction or len(scores.seeds) < 2:

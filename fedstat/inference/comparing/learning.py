@@ -22,14 +22,9 @@ LAST = 0.2
 def still_learning(scores: Scores, share: Scores | None, level: float, aim: float | None) -> dict[str, str]:
     """Return by label why methods are not trained enough to be judged; those that are, are left out.
 
-    A method is still learning if one of these holds.
-
-    - Its metric still improves: over the last fifth of the rounds it gains more than `aim`, and its gain is shown, by a
-      t interval over seeds, all methods together at `level`. The gain is the least-squares slope of the mean over
-      clients, times the length of that fifth. This is asked of methods with two evaluated rounds or more in it, and
-      two seeds or more, if there is an aim.
-    - Its accuracy is one of clients' own models, and in mean not above the share of each client's most frequent class
-      (`share`), where that is known.
+    The metric still improves if its `late_gain` exceeds `aim` and is shown by a t interval over seeds, all methods
+    together at `level`. Or clients' own models are in mean not above the share of each client's most frequent class
+    (`share`), where that is known.
     """
     gains = late_gain(scores.curves, scores.rounds)
     each = 1 - (1 - level) / len(scores.methods)

@@ -19,10 +19,8 @@ _TURNS, _LEAST = 20, 0.05
 def fit_prior(s2: np.ndarray, df: float, where: np.ndarray | Literal[True] = True) -> tuple[np.ndarray, np.ndarray]:
     """Fit degrees of freedom and variance of the prior on the variances of the last axis that `where` marks.
 
-    The variances are taken as independent, ``s^2 ~ sigma^2 chi^2(df) / df`` with ``prior_df * prior_variance / sigma^2
-    ~ chi^2(prior_df)``. The prior is fitted by the first two moments of ``log s^2`` (limma's ``fitFDist``; Smyth 2004,
-    section 6.2): if these logarithms vary no more than chance makes them, prior_df is infinite and the prior variance
-    is the mean.
+    It has the first two moments of ``log s^2`` (limma's ``fitFDist``; Smyth 2004, section 6.2). If these logarithms
+    vary no more than chance makes them, the degrees are infinite and the variance is the mean.
     """
     from scipy.special import digamma, polygamma
 
@@ -73,18 +71,13 @@ class MethodVariances:
 
 
 def method_variances(runs: np.ndarray) -> MethodVariances:
-    """Moderate the variances of methods' errors over seeds.
+    """Moderate the variances of methods' errors over seeds, of runs (..., methods, seeds) with none missing.
 
-    Runs have the shape (..., methods, seeds), none missing, and each method has positive residual variance. What is
-    moderated are the variances of what is left of each method's errors when the seeds' common part is removed; these
-    are nearly independent of each other, and the variances of contrasts with one control are not. The limit on prior_df
-    is there because errors of methods may be correlated, and a control is not a draw from the prior.
-
-    A noisy method shall not touch the others. So the common part of a seed is a mean over methods that counts each by
-    its precision. With weights w that sum to one, the rest of a method with variance v has the variance ``(1 - 2 w) v +
-    sum w^2 v`` on average, which is solved for v; variances and weights are found in turns, at the price of variances
-    that are a little small. And a method whose variance is an outlier (beyond the F quantile of 0.01 / M by the prior
-    of all others) is left out of the prior.
+    They are of what is left when the seeds' common part is removed, nearly independent of each other. The common part
+    counts each method by its precision, so that a noisy one does not touch the others: with weights w that sum to one,
+    the rest of a method with variance v has the variance ``(1 - 2 w) v + sum w^2 v`` on average, which is solved for v
+    in turns. Outliers (beyond the F quantile of 0.01 / M by the prior of all others) are left out of the prior, which
+    never weighs more than the data: errors may be correlated, and a control is no draw from it.
     """
     methods, seeds = runs.shape[-2:]
     errors = runs - runs.mean(axis=-1, keepdims=True)

@@ -1,9 +1,4 @@
-"""Looking at a comparison more than once: intervals that hold at every look.
-
-An interval for a fixed number of seeds does not allow a second look: whoever adds seeds until it excludes zero gets
-there by chance far more often than in 5% of the runs. A few looks that were planned cost next to nothing; a confidence
-sequence covers the mean at all looks at once, planned or not, and costs more.
-"""
+"""Looking at a comparison more than once: intervals that hold at every look."""
 
 from __future__ import annotations
 

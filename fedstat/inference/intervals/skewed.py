@@ -35,16 +35,10 @@ def check_skewed(n: np.ndarray, moderated: bool | str, design: Design) -> None:
 def bootstrap_t(differences: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return low and high quantiles q of the studentised means of resamples, and the p-values that go with them.
 
-    Each row of the differences, of shape (..., seeds), is resampled, and the difference of a resample's mean to the
-    row's is divided by the resample's standard error. A resample whose values are all equal has none: its studentised
-    mean is infinite, with the sign of the difference. So quantiles are infinite where many resamples are like that;
-    nothing is left out. There are 10,000 resamples, or as many as it takes for 20 of them to lie beyond each quantile.
-    They are the same for all rows of one length, and in all calls (Efron and Tibshirani 1993, An Introduction to the
-    Bootstrap, chapter 12).
-
-    Limits are ``mean - q * se``; rows without spread have NaN. `tail` is the probability beyond each quantile. A
-    p-value is twice the share of resamples (itself counted as one) whose studentised mean lies beyond that of the row,
-    on its side of zero: it is below ``2 * tail`` if and only if zero lies beyond the limit on that side.
+    Limits are ``mean - q * se``, `tail` the probability beyond each; rows of the differences, (..., seeds), without
+    spread have NaN. A resample of equal values has an infinite mean, so that quantiles may be infinite. There are
+    10,000 resamples, the same for all rows of one length, or as many as it takes for 20 to lie beyond each quantile
+    (Efron and Tibshirani 1993, chapter 12). A p-value is below ``2 * tail`` if and only if zero lies beyond a limit.
     """
     rows = differences.reshape(-1, differences.shape[-1])
     # no level with finitely many digits falls onto a share of one more than a multiple of ten

@@ -1,10 +1,7 @@
 """Intervals over patients, over runs, and over both, of values and of differences.
 
-The variance of a mean over runs has two named parts. "patients": how it varies with the patients, of the models trained
-here; their influences are averaged over the runs first. "runs": the variance over runs of what each run reaches, over
-their number. Intervals over both take the sum. Where every seed tests other patients, the variance over runs holds what
-these patients make as well, and "runs" is what it exceeds that by. Splits by class give each run as many patients of
-each class; what these numbers make shows in no run, but in the influences of the classes.
+The variance of a mean over runs has two named parts, "patients" and "runs", as ``docs/predictions.md`` says. Splits by
+class give each run as many patients of each class; what these numbers make shows in the influences of classes alone.
 """
 
 from __future__ import annotations
@@ -21,13 +18,11 @@ _HALVINGS = 60
 def over_patients(
     influence: np.ndarray, client: np.ndarray, label: np.ndarray, by_class: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the variance over patients, drawn anew within each client, its degrees of freedom, and what classes make.
+    """Return the variance over patients, its degrees of freedom, and the part that the sizes of classes make.
 
-    Squares of deviations within strata are summed: within clients, with `by_class` within the classes of each. A
-    patient alone in a stratum counts with the square of the influence itself. Degrees of freedom are Satterthwaite's
-    over the classes of clients, so that few events give few. The third part is that of the variance which comes of how
-    many patients of a client are of which class; none with `by_class`. `influence` is (R, n), rows methods or
-    differences; all that is returned (R,).
+    `influence` is (R, n), all that is returned (R,). Squares of deviations are summed within clients, with `by_class`
+    within the classes of each, and then there is no third part. A patient alone in a stratum counts with the square of
+    the influence itself. Degrees of freedom are Satterthwaite's over the classes of clients.
     """
     piece = client * (int(label.max()) + 1) + label
     order = np.argsort(piece, kind="stable")
@@ -67,14 +62,11 @@ def parts(
 ) -> Parts:
     """Put the variances over patients and over runs together.
 
-    `by_seed`, of shape (..., runs), is what each run reaches, NaN without a value. `patients` and `df` are the variance
-    over patients of the mean over runs, as if no patient were tested twice, with its degrees of freedom; `between` is
-    what of it splits by class keep from showing, 0 where runs are not split so.
-
-    Where all runs test the `same` patients, the variance over runs is that of training. Else its mean has the variance
-    ``(1 / S + again) s^2`` after Nadeau and Bengio (2003), with `again` test patients for each other one. A run tests
-    the share ``f = again / (1 + again)`` of all patients, and two runs that of their own, who vary alike in both: the
-    variance over patients is ``1 - f + S f`` times what it were without. `between` is that of all patients.
+    `by_seed` (..., runs) is what each run reaches, `patients` and `df` are those of the mean over runs as if no patient
+    were tested twice, and `between` is what of it splits by class keep from showing. Unless all runs test the `same`
+    patients, the variance of the mean is ``(1 / S + again) s^2`` (Nadeau and Bengio 2003). A run tests the share ``f =
+    again / (1 + again)`` of all patients, so that the variance over patients is ``1 - f + S f`` times what it were
+    without.
     """
     estimate, spread, runs_df, n = moments(by_seed)
     known = np.maximum(n, 1)

@@ -29,11 +29,8 @@ def complete_mean(rows: pd.DataFrame, by: Sequence[str], *, sort: bool = True) -
     >>> import pandas as pd
     >>> from fedstat.inference import complete_mean
     >>> rows = pd.DataFrame({"method": ["A", "A", "B", "B"], "value": [0.7, 0.9, 0.8, float("nan")]})
-    >>> complete_mean(rows, ["method"])  # where a client's value is missing there is no mean over clients
-    method
-    A    0.8
-    B    NaN
-    Name: value, dtype: float64
+    >>> complete_mean(rows, ["method"]).to_dict()  # where a client's value is missing there is no mean over clients
+    {'A': 0.8, 'B': nan}
     """
     means = rows["value"].groupby([rows[name] for name in by], observed=True, sort=sort).mean(skipna=False)
     return means.where(np.isfinite(means))

@@ -62,10 +62,8 @@ def check_same(configs: Mapping[str, Mapping[str, Any]], across: Sequence[str]) 
 def told_design(configs: Mapping[str, Mapping[str, Any]], clients: pd.DataFrame | None) -> Design | None:
     """Read the design from the fingerprints of runs and the samples of each client; None if they do not tell it.
 
-    They do not if runs carry none, or only for one seed, or differ for a seed. Clients that hold the same samples under
-    all seeds are the same clients with fixed data. If the training samples of all clients together are the same, they
-    are dealt anew; if those of all splits together are, or seeds have some of them in common, they are also split anew.
-    Otherwise every seed draws its own.
+    The same samples for each client under all seeds are fixed data. If the training samples of all clients together are
+    the same, they are dealt anew; if those of all splits together are, or seeds have some in common, also split anew.
     """
     prints: dict[str, Any] = {}
     told = {*_SAMPLES, "pool", "train_pool"}

@@ -110,10 +110,9 @@ class Scores:
 def still_changing(scores: Scores) -> dict[str, str]:
     """Say of which methods, by label, the metric still changed within the rounds that are averaged.
 
-    The mean over the second half of these rounds is compared with that over the first half, seed by seed: a method is
-    named if the t interval of the change excludes zero, at an error of 5% over all methods. With one seed it is named
-    if a straight line through four rounds or more has a slope with p < 0.001. Changes of a share by less than a
-    twentieth of a point, which no table shows, are not named.
+    The second half of these rounds is compared with the first, seed by seed: named is a change whose t interval
+    excludes zero, at an error of 5% over all methods, or with one seed a straight line through four rounds or more with
+    p < 0.001. Changes of a share by less than a twentieth of a point are not named.
     """
     from scipy import stats
 
