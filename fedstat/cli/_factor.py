@@ -184,21 +184,18 @@ def factor(
         raise typer.BadParameter("it draws the rows of a table, which must be independent.", param_hint="--bootstrap")
     if contribution is not None and not 0 < contribution <= 1:
         raise typer.BadParameter(f"{contribution} does not lie in (0, 1].", param_hint="--contribution")
-    for option, word, words in (("--rotate", rotate, methods), ("--score-method", score_method, METHODS)):
+    named = (("--rotate", rotate, methods), ("--score-method", score_method, METHODS), ("--missing", missing, _GAPS))
+    for option, word, words in named:
         if word not in words:
             raise typer.BadParameter(f"choose one of {', '.join(words)}, not {word}.", param_hint=option)
     if scores is not None and (correlation or layer is not None or clients):
         raise typer.BadParameter("only rows of a table of observations have scores.", param_hint="--scores")
-    if scores is not None and scores.suffix.lower() != ".csv":
-        raise typer.BadParameter(f"{scores} must end in .csv.", param_hint="--scores")
-    if scores is not None and not scores.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {scores.parent}.", param_hint="--scores")
-    if plot is not None and plot.suffix.lower() not in (".pdf", ".svg", ".png"):
-        raise typer.BadParameter(f"{plot} must end in .pdf, .svg or .png.", param_hint="--plot")
-    if plot is not None and not plot.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {plot.parent}.", param_hint="--plot")
-    if missing not in _GAPS:
-        raise typer.BadParameter(f"choose one of {', '.join(_GAPS)}, not {missing}.", param_hint="--missing")
+    for option, path, endings in (("--scores", scores, [".csv"]), ("--plot", plot, [".pdf", ".svg", ".png"])):
+        if path is not None and path.suffix.lower() not in endings:
+            told = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+            raise typer.BadParameter(f"{path} must end in {told}.", param_hint=option)
+        if path is not None and not path.parent.is_dir():
+            raise typer.BadParameter(f"there is no folder {path.parent}.", param_hint=option)
     if correlation and (layer is not None or clients or missing != "refuse"):
         raise typer.BadParameter("--layer, --clients and --missing do not go with --correlation.")
     if ordinal and (correlation or layer is not None or clients):

@@ -371,7 +371,7 @@ class _Words:
     def crossed(self, who: str, shape: tuple[int, ...], tests: _Tests) -> list[str]:
         f, df, p, beyond = tests
         spread, high = self.span("sd between clients"), self.number(self.effects.loc["sd between clients", "high"])
-        test = f"F({df[0]}, {df[1]}) = {f:.3g}, p {_equals(p)}"
+        test = f"F({df[0]}, {df[1]}) = {f:.3g}, p = {p_value(p)}".replace("= <", "<")
         said = [
             f"{who}: {shape[1]} clients, the same under each of {shape[0]} seeds.",
             f"Mean effect on clients like these: {self.span('mean')}.",
@@ -383,10 +383,9 @@ class _Words:
         ]
         if not np.isnan(beyond):
             least = self.number(self.effects.loc["sd between clients, at least", "estimate"])
-            said.insert(3, (
-                "Noise of the test that repeats under every seed is part of this sd: without all that it may make, "
-                f"{least}{self.unit} are left, p {_equals(beyond)}."
-            ))  # fmt: skip
+            left = f"{least}{self.unit} are left, p = {p_value(beyond)}.".replace("= <", "<")
+            told = "Noise of the test that repeats under every seed is part of this sd: without all that it may make, "
+            said.insert(3, told + left)
         return said
 
     def nested(self, who: str, d: np.ndarray) -> list[str]:
@@ -414,8 +413,3 @@ class _Words:
             word = "grows with" if row["low"] > 0 else "falls with" if row["high"] < 0 else "is not shown to depend on"
             said.append(f"The effect {word} {name}: {estimate}{self.unit} [{low}, {high}] for one sd more.")
         return said
-
-
-def _equals(p: float) -> str:
-    shown = p_value(p)
-    return shown if shown.startswith("<") else f"= {shown}"

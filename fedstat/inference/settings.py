@@ -71,9 +71,8 @@ class Ranks:
         width = max(len(name) for name in self.methods)
         shown = [f"{name:{width}}  {rank:.2f}" for name, rank in zip(self.methods, self.mean_ranks, strict=True)]
         told = "; ".join(", ".join(group) for group in self.groups) or "none"
-        test = (
-            f"Friedman (Iman-Davenport): F = {self.iman_davenport:.3g}, p {p_value(self.p)}, {self.settings} settings"
-        )
+        f = f"F = {self.iman_davenport:.3g}"
+        test = f"Friedman (Iman-Davenport): {f}, p {p_value(self.p)}, {self.settings} settings"
         gap = f"critical difference of mean ranks (Nemenyi): {self.critical_difference:.2f}"
         return "\n".join([*shown, "", test, gap, f"not told apart: {told}", *self.notes])
 

@@ -65,9 +65,7 @@ class Components:
         shares = [f"{100 * share:.0f}%" for share in self.table["share"]]
         shown = pd.DataFrame({**sds, "share": shares}, index=self.table.index)
         unit = f" in {self.unit}" if self.unit else ""
-        how = {"one at a time": "one source varied at a time", "balanced": "analysis of variance of a balanced table"}[
-            self.design
-        ]
+        how = "analysis of variance of a balanced table" if self.design == "balanced" else "one source varied at a time"
         head = f"standard deviation{unit} by source, {100 * self.level:.4g}% intervals ({how}, {self.rows} rows)"
         return "\n".join([head, "", shown.to_string(), "", self._largest(), *([self.note] if self.note else [])])
 

@@ -201,9 +201,8 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Asses
             f" Of what the final models predict for each patient, {metrics} are given over all patients and at each "
             f"client, with {100 * assessed.level:g}% intervals over {over}"
         )
-        done += (
-            f"; those of differences to {assessed.control} hold together for each metric." if assessed.control else "."
-        )
+        done += f"; those of differences to {assessed.control} hold together for each metric" * bool(assessed.control)
+        done += "."
     done += "".join(f" {_sentence(words)}." for words in attacked(config))
     silent = [label for label in methods if label not in set(traffic[traffic["bytes_up"] > 0]["method"])]
     left = "Samples stayed with their clients. Parts of the models travelled between clients and a server"
@@ -244,21 +243,14 @@ def _figures(
     if names is not None:
         named = replace(comparison, scores=replace(comparison.scores, clients=tuple(names)))
     if assessed is not None:
-        draw["clients"] = (
-            assessed.plot_clients,
-            "Differences at each client: there are none, or too many for a picture.",
-        )
+        none = "Differences at each client: there are none, or too many for a picture."
+        draw["clients"] = (assessed.plot_clients, none)
     if len(comparison.scores.clients) < 2:
         del draw["clients"]
     if assessed is not None and assessed.predictions.kind == "two classes":
-        draw |= {
-            "calibration": (
-                assessed.plot_calibration,
-                "Calibration, ROC and decision curves: the methods are too many.",
-            ),
-            "roc": (assessed.plot_roc, ""),
-            "decision": (assessed.plot_decision, ""),
-        }
+        many = "Calibration, ROC and decision curves: the methods are too many."
+        draw |= {"calibration": (assessed.plot_calibration, many), "roc": (assessed.plot_roc, "")}
+        draw["decision"] = (assessed.plot_decision, "")
     files, absent = {}, []
     for name, (drawn, otherwise) in draw.items():
         with style():
@@ -379,26 +371,16 @@ def _fairness(comparison: Comparison, names: list[str] | None) -> tuple[dict[str
         for note in told:
             notes.setdefault(note, []).append(label)
         for outcome, who in () if found.clients is None else found.clients.groupby("outcome", sort=False)["client"]:
-            judged += [f"{listed(who)} {outcome if len(who) == 1 else outcome[:-1]} under {label}"] * (
-                outcome != "undecided"
-            )
+            if outcome != "undecided":
+                judged.append(f"{listed(who)} {outcome if len(who) == 1 else outcome[:-1]} under {label}")
         for measure, points in _MEASURES.items():
             if (measure, "raw") in table.index:
                 rows.append([first, measure, *_versions(table, measure, points)])
                 first = ""
-    said = (
-        ""
-        if not rule
-        else f"Against {_reference(comparison)}: {'; '.join(judged) or 'no client is said to gain or to lose'}. {rule}"
-    )
-    return (
-        _given(["method", "measure", "raw", "shrunken", "noise only"], rows),
-        said,
-        [
-            note if len(labels) == sum(bool(row[0]) for row in rows) else f"{listed(labels)}: {note}"
-            for note, labels in notes.items()
-        ],
-    )
+    said = f"Against {_reference(comparison)}: {'; '.join(judged) or 'no client is said to gain or to lose'}. {rule}"
+    shown = sum(bool(row[0]) for row in rows)
+    each = [note if len(labels) == shown else f"{listed(labels)}: {note}" for note, labels in notes.items()]
+    return _given(["method", "measure", "raw", "shrunken", "noise only"], rows), said * bool(rule), each
 
 
 def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:

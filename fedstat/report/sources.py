@@ -163,10 +163,8 @@ def plain(value: Any) -> str:
 def held_out(source: Source) -> str:
     """Say which share of each client's samples is held out, and how, where the experiment tells it."""
     experiment, config = source.experiment or {}, source.config or {}
-    parts = {
-        part: experiment.get("partition", {}).get(key)
-        for key, part in (("test", "testing"), ("validation", "validation"))
-    }
+    partition = experiment.get("partition", {})
+    parts = {"testing": partition.get("test"), "validation": partition.get("validation")}
     told = [
         f"{100 * share:g}% are held out for {part}"
         for part, share in parts.items()

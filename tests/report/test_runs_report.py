@@ -14,7 +14,7 @@ import fedstat as fs
 from fedstat.cli import app
 from fedstat.experiment import read, run
 from fedstat.inference import compare
-from fedstat.inference.reading.cost_so_far import bytes_spent
+from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.report.runs import report_runs
 from tests.support.comparisons import scores
 
@@ -318,7 +318,7 @@ def test_bytes_add_up_round_by_round():
     of = scores(["A", "B", "C"], seeds=2, rounds=4)
     rows = [(m, s, r, c, *rng.integers(1, 9, 2)) for m in "AB" for s in (0, 1) for r in range(5) for c in range(3)]
     table = pd.DataFrame(rows, columns=["method", "seed", "round", "client", "bytes_up", "bytes_down"])
-    spent = bytes_spent(table.sample(frac=1, random_state=0), of)
+    spent = with_bytes(of, [table.sample(frac=1, random_state=0)]).spent
     for m, s, t in np.ndindex(2, 2, 4):
         until = table[(table["method"] == "AB"[m]) & (table["seed"] == s) & (table["round"] <= of.rounds[t])]
         assert spent[m, s, t] == (until["bytes_up"] + until["bytes_down"]).sum()

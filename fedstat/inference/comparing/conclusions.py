@@ -237,9 +237,7 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
     would = [float((whole[row["method"]] - whole[row["against"]]).mean()) for _, row in touched.iterrows()]
     above, below = _words(scores)
     if len(touched) > _NAMED:
-        turned = sum(
-            np.sign(value) != np.sign(known) for value, known in zip(would, touched["difference"], strict=True)
-        )
+        turned = (np.sign(would) != np.sign(touched["difference"])).sum()
         said = f"{turned} of {len(touched)} differences would change sign"
     else:
         said = listed(

@@ -127,9 +127,8 @@ def _spread_note(differences: pd.DataFrame, level: float) -> list[str]:
     """Say how far off seeds needed may be, which grow with the square of a spread that few seeds tell roughly."""
     from scipy import stats
 
-    counted = differences[
-        (differences["outcome"] == "undecided") & np.isfinite(differences["seeds needed"].astype(float))
-    ]
+    counted = differences[differences["outcome"] == "undecided"]
+    counted = counted[np.isfinite(counted["seeds needed"].astype(float))]
     if not len(counted):
         return []
     df = int(counted["pairs"].min()) - 1

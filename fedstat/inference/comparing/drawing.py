@@ -287,8 +287,7 @@ def draw_ranks(ranks: Ranks, ax: Axes | None = None) -> Axes:
     ax.plot([1, 1 + critical], [1.7, 1.7], color="black", linewidth=1)
     ax.vlines([1, 1 + critical], 1.55, 1.85, color="black", linewidth=1)
     ax.text(1, 1.95, f"critical difference {critical:.2f}", ha="left", va="bottom", fontsize="small")
-    ax.set_xlim(1 - 0.8 * wide, m + 0.8 * wide)
-    ax.set_ylim(-1.6 - bars - half + 0.5, 2.8)
+    ax.set(xlim=(1 - 0.8 * wide, m + 0.8 * wide), ylim=(-1.6 - bars - half + 0.5, 2.8))
     return ax
 
 

@@ -124,10 +124,8 @@ def html_table(table: Table) -> str:
     """Return a table with its title in HTML."""
     sides = [f' style="text-align: {"left" if name in table.words else "right"}"' for name in table.header]
     head = "".join(f"<th{side}>{escaped(name)}</th>" for side, name in zip(sides, table.header, strict=True))
-    rows = (
-        "".join(f"<td{side}>{escaped(cell)}</td>" for side, cell in zip(sides, row, strict=True)) for row in table.rows
-    )
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    rows = ([f"<td{side}>{escaped(cell)}</td>" for side, cell in zip(sides, row, strict=True)] for row in table.rows)
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     title = f'<caption style="text-align: left">{escaped(table.title)}</caption>'
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -156,9 +156,8 @@ def looks(differences: ArrayLike, *, planned: int | Sequence[int] = 10, level: f
     else:
         chosen = _checks.whole("planned", planned, 3)
         half, p = _any_looks(n, mean, squares, _prior(chosen, 1 - level), 1 - level)
-    table = pd.DataFrame(
-        {"mean": mean, "low": mean - half, "high": mean + half, "p": p}, index=pd.Index(n, name="seeds")
-    )
+    found = {"mean": mean, "low": mean - half, "high": mean + half, "p": p}
+    table = pd.DataFrame(found, index=pd.Index(n, name="seeds"))
     return Looks(table, level, chosen)
 
 

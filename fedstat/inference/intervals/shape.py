@@ -61,10 +61,8 @@ def shapes(differences: np.ndarray, *, rate: float = 0.05) -> np.ndarray:
         d = row[~np.isnan(row)]
         if len(d) < _MIN_SEEDS or np.ptp(d) <= 1e-12 * np.abs(d).max():
             found.append("")
-        elif (
-            1 + (np.diff(np.sort(d)) > 1e-9 * np.ptp(d)).sum() <= len(d) // 2
-        ):  # values that rounding tells apart are one
-            found.append("coarse")
+        elif 1 + (np.diff(np.sort(d)) > 1e-9 * np.ptp(d)).sum() <= len(d) // 2:
+            found.append("coarse")  # values that rounding tells apart are one
         else:
             found.append("apart" if shape_p(d) < rate / len(differences) else "fine")
     return np.array(found)

@@ -30,10 +30,9 @@ def unit(metric: str) -> tuple[float, str, str]:
 def sized(row: pd.Series, of: str = "estimate") -> str:
     """Write an estimate or a difference with its limits and its unit."""
     factor, percent, points = unit(row["metric"])
-    places = 1 if factor > 1 else 3
-    shown = interval((factor * row[name] for name in (of, "low", "high")), places)
-    ends = f" {shown.split(' ', 1)[1]}" if np.isfinite(row["low"]) else ""
-    return f"{shown.split(' ', 1)[0]}{percent if of == 'estimate' else points}{ends}"
+    name = percent if of == "estimate" else points
+    shown = interval((factor * row[end] for end in (of, "low", "high")), 1 if factor > 1 else 3, name)
+    return shown if np.isfinite(row["low"]) else shown.partition(" [")[0]
 
 
 def conclude(

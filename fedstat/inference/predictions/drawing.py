@@ -54,8 +54,8 @@ def calibration(predictions: Predictions, level: float, ax: Axes | None, draws: 
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, zorder=1)
     _draw(ax, predictions, level, expit(grids), curves, draws, seed, "predicted probability", "share of events")
     most = min(1.0, 1.15 * float(expit(ends[1]).max()))
-    ax.set_xlim(0, most)
-    ax.set_ylim(0, min(1.0, max(most, 1.05 * max(float(np.nanmax(line.get_ydata())) for line in ax.lines[1:]))))
+    top = 1.05 * max(float(np.nanmax(line.get_ydata())) for line in ax.lines[1:])
+    ax.set(xlim=(0, most), ylim=(0, min(1.0, max(most, top))))
     return ax
 
 
@@ -83,9 +83,7 @@ def roc(predictions: Predictions, level: float, ax: Axes | None, draws: int, see
     ax = new_axes(ax, 4.4)
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, zorder=1)
     _draw(ax, predictions, level, grid, curves, draws, seed, "1 − specificity", "sensitivity")
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1.02)
-    ax.set_aspect("equal")
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
     return ax
 
 
@@ -115,8 +113,7 @@ def decision(predictions: Predictions, level: float, ax: Axes | None, draws: int
     words = "probability from which patients are treated"
     _draw(ax, predictions, level, grid, curves, draws, seed, words, "net benefit per patient")
     low = -0.35 * share
-    ax.set_xlim(0, grid[-1])
-    ax.set_ylim(low, 1.25 * share)
+    ax.set(xlim=(0, grid[-1]), ylim=(low, 1.25 * share))
     leaves = np.flatnonzero(everyone > low)[-1]
     for name, where in {"treat none": (grid[-1], 0.0), "treat all": (grid[leaves], low)}.items():
         ax.annotate(name, where, xytext=(3, 3), textcoords="offset points", fontsize="small", color="0.35")

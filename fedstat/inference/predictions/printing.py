@@ -53,12 +53,10 @@ def tables(found: Assessment, most: int | None = None, also: str = "") -> Iterat
 def _table(title: str, rows: pd.DataFrame, keys: list[str], value: str, beside: str, last: list[str]) -> Table:
     """Write rows as words, each metric with its own decimals and unit; with `beside`, joint limits stand behind it."""
     units = {metric: unit(metric)[0] for metric in rows["metric"].unique()}
-    places = {
-        metric: decimals(
-            units[metric] * (of["high"] - of["low"]) / 2, units[metric] * of[value], int(units[metric] > 1)
-        )
-        for metric, of in rows.groupby("metric")
-    }
+    places = {}
+    for metric, of in rows.groupby("metric"):
+        halves = units[metric] * (of["high"] - of["low"]) / 2
+        places[metric] = decimals(halves, units[metric] * of[value], int(units[metric] > 1))
 
     def written(name: str) -> list[str]:
         pairs = zip(rows["metric"], rows[name], strict=True)

@@ -293,10 +293,8 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
     seeds = patients["seed"].unique()
     parts = [patients.index[patients["seed"] == seed].to_numpy() for seed in seeds]
     who = [patients.loc[part, ["client", "sample"]].to_numpy() for part in parts]
-    same = all(np.array_equal(who[0], one) for one in who) and all(
-        np.array_equal(outcome[parts[0]], outcome[part]) for part in parts
-    )
-    if same:
+    same = all(np.array_equal(who[0], one) for one in who)
+    if same and all(np.array_equal(outcome[parts[0]], outcome[part]) for part in parts):
         blocks = [Block(who[0][:, 0], outcome[parts[0]], np.stack([prediction[:, part] for part in parts], axis=1))]
         again = 0.0
     else:
@@ -320,10 +318,8 @@ def _coded(table: pd.DataFrame, name: str) -> tuple[tuple[Any, ...], pd.DataFram
         numbers = pd.to_numeric(values.astype(str), errors="coerce")
         values = numbers if numbers.notna().all() else values.astype(str)
     codes, known = pd.factorize(values, sort=True)
-    plain = [one.item() if hasattr(one, "item") else one for one in known]
-    return tuple(int(one) if isinstance(one, float) and one % 1 == 0 else one for one in plain), table.assign(
-        **{name: codes}
-    )
+    plain = [int(one) if isinstance(one, float) and one % 1 == 0 else one for one in known.tolist()]
+    return tuple(plain), table.assign(**{name: codes})
 
 
 def _again(patients: pd.DataFrame, outcome: np.ndarray) -> float:

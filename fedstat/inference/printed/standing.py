@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.family import satterthwaite
+from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
 from fedstat.inference.printed.table import PrintedTable
 
@@ -215,9 +216,8 @@ def _answer(pairs: pd.DataFrame) -> tuple[Standing, tuple[str, ...]]:
 
 
 def _told(pair: pd.Series) -> str:
-    width = abs(pair["high"] - pair["low"])
-    digits = max(1, int(np.ceil(-np.log10(max(width, 1e-9) / 20)))) if width == width else 1
-    return interval((pair["difference"], pair["low"], pair["high"]), digits)
+    width = pair["high"] - pair["low"]
+    return interval(pair[["difference", "low", "high"]], max(1, decimals(width)) if width > 0 else 1)
 
 
 def _notes(

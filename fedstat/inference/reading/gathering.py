@@ -94,6 +94,7 @@ def gather(
             "participants were the same under each seed is not known here."
         )
     scores = joined(parts, labels, metric, split, windows)
+    beside = joined(majority, labels, "majority_share", split, windows) if len(majority) == len(parts) else None
     clients = _clients(runs)
     renamed = {name for (name, label), of in labels.items() if label != of}
     return Gathered(
@@ -104,9 +105,7 @@ def gather(
         {name: run.measured for name, run in runs.items()},
         bool(stopped),
         frozenset(str((run.config or {}).get("plan", "")) for run in runs.values()),
-        joined(majority, labels, "majority_share", split, windows)
-        if majority and set(majority) == set(parts)
-        else None,
+        beside,
     )
 
 

@@ -18,8 +18,6 @@ LOSSES = frozenset(
     ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy", "brier"]
 )
 _GAINS = (frozenset(SHARES) | {"r2"}) - LOSSES - {"majority_share"}
-
-
 SPLITS = ("test", "validation", "train")
 
 
@@ -132,7 +130,6 @@ def still_changing(scores: Scores) -> dict[str, str]:
             sure = curves.shape[1] >= 4 and stats.linregress(range(curves.shape[1]), curves[0]).pvalue < 0.001
         if sure and not (scores.of_shares and abs(mean) < 5e-4):
             size = f"{100 * abs(mean):.2g} points" if scores.of_shares else f"{abs(mean):.2g}"
-            found[label] = (
-                f"{'rose' if mean > 0 else 'fell'} by {size} from the first half of these rounds to the second"
-            )
+            how = "rose" if mean > 0 else "fell"
+            found[label] = f"{how} by {size} from the first half of these rounds to the second"
     return found

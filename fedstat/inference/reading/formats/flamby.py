@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fedstat.inference.reading.formats.runs import text_table, whole
-from fedstat.inference.reading.formats.tidy import RUN, Content
+from fedstat.inference.reading.formats.tidy import RUN, Content, rows
 
 _COLUMNS = ("Method", "Test", "Metric")
 _POOLED = "Pooled Test"
@@ -65,16 +64,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
             f"{path} measures {method} under seed {seed} twice; {', '.join(differ) or 'no column'} tells the rows "
             "apart. Leave some out, or give them another name in the column Method."
         )
-    history = pd.DataFrame(
-        {
-            "method": table["Method"],
-            "seed": whole(table["seed"], path),
-            "round": 0,
-            "client": table["Test"].mask(pooled, str(RUN)),
-            "estimand": "tested",
-            "split": np.where(pooled, "common", "test"),
-            "metric": metric,
-            "value": values,
-        }
-    )
+    seeds, rounds, split = whole(table["seed"], path), np.zeros(len(table)), np.where(pooled, "common", "test")
+    history = rows(table["Method"], seeds, rounds, metric, values, split=split, estimand="tested")
+    history = history.assign(client=table["Test"].mask(pooled, str(RUN)))
     return Content([history], _NOTES, _MEASURED)

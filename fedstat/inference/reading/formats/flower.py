@@ -146,16 +146,10 @@ def _fednova(path: Path) -> dict[str, Any]:
     with naming(path):
         values = table[_FEDNOVAS[1:]].replace("", "nan").astype(float)  # a loss is missing where training broke down
     parts = [found["optimizer"], f"mu {found['mu']}" if found["mu"] else "", f"varEpoch {found['varied']}"]
-    return {
-        "run_config": {
-            "strategy": found["strategy"],
-            "seed": int(found["seed"]),
-            "setting": ", ".join(filter(None, parts)),
-        },
-        "metrics_centralized": {
-            name: list(zip(whole(table["round"], path), values[name], strict=True)) for name in values
-        },
-    }
+    setting, rounds = ", ".join(filter(None, parts)), whole(table["round"], path)
+    config = {"strategy": found["strategy"], "seed": int(found["seed"]), "setting": setting}
+    metrics = {name: list(zip(rounds, values[name], strict=True)) for name in values}
+    return {"run_config": config, "metrics_centralized": metrics}
 
 
 def _measured(content: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:

@@ -43,9 +43,9 @@ class Content:
 
 
 def rows(
-    method: str, seed: int, rounds: Sequence[int], metric: str, values: Any, *, split: str, estimand: str = UNNAMED
+    method: Any, seed: Any, rounds: Any, metric: str, values: Any, *, split: Any, estimand: str = UNNAMED
 ) -> pd.DataFrame:
-    """Return the tidy rows of one metric of one run that was measured as a whole, a row for each round."""
+    """Return the tidy rows of one metric of runs that were measured as a whole, a row for each of the rounds."""
     return pd.DataFrame(
         {
             "method": method,
