@@ -9,23 +9,9 @@ control, a case in which the check must pass. ``fedstat judge FILE_OR_FOLDER`` j
 
 Examples
 --------
-A true claim, and a false one with what is true in its place:
+A false claim; `Claim` has a true one:
 
->>> from fedstat.claims import Claim, compared, enumeration, judge, search, Sides
->>> from hypothesis import strategies as st
->>> MEANS = Claim(id="EX-01", place="folklore", said_by="paper", severity="false",
-...     words="The geometric mean of two numbers is at most their arithmetic mean.",
-...     statement="sqrt(a b) <= (a + b) / 2", sensitivity="an excess of one part in 10^12")
->>> pairs = st.tuples(st.integers(0, 100), st.integers(0, 100))
->>> @MEANS.reading("two whole numbers")
-... def two():
-...     return search(pairs, lambda p: ((p[0] * p[1]) ** 0.5, (p[0] + p[1]) / 2), tolerance=1e-12)
->>> @MEANS.mutant("the sum not halved in full")
-... def undivided():
-...     return search(pairs, lambda p: ((p[0] * p[1]) ** 0.5, (p[0] + p[1]) / 2.1), tolerance=1e-12)
->>> judge(MEANS).verdict
-'holds-on-cases'
-
+>>> from fedstat.claims import Claim, enumeration, judge
 >>> PRIMES = Claim(id="EX-02", place="folklore", said_by="paper", severity="false", corrected="EX-02c",
 ...     words="n^2 + n + 41 is prime for every whole number n.", statement="n^2 + n + 41 in PP",
 ...     sensitivity="any number that is not prime", flaw="At n = 40 it is 41 squared.")

@@ -26,13 +26,10 @@ def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     Examples
     --------
     >>> from fedstat.claims import Claim, Sides, compared, judge, remark
-    >>> claim = Claim(
-    ...     id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false", sensitivity="any excess",
-    ...     words="2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
-    >>> letter = claim.reading("every n")(
-    ...     lambda: compared([Sides(f"n = {n}", n**2, 2**n) for n in range(9)], of="numbers")
-    ... )
+    >>> claim = Claim(id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false",
+    ...     words="2^n is at least n^2.", statement="2^n >= n^2", sensitivity="any excess")
+    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(9)]
+    >>> letter = claim.reading("every n")(lambda: compared(powers, of="numbers"))
     >>> control = claim.control("n = 4")(lambda: compared([Sides("n = 4", 16, 16)], of="numbers"))
     >>> print(remark(judge(claim), {}))  # doctest: +ELLIPSIS
     \begin{remark}[Powers, folklore]

@@ -58,8 +58,7 @@ class Reading:
     >>> from fedstat.claims import Claim, Sides, compared
     >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
+    >>> _ = claim.reading("n to 99")(lambda: compared([Sides(str(n), n**2, 2**n) for n in range(4, 100)], of="numbers"))
     >>> reading = claim.readings[0]
     >>> reading.name, reading.natural, reading.check().verdict
     ('n to 99', True, 'holds-on-cases')
@@ -207,8 +206,7 @@ class Judgement:
     >>> from fedstat.claims import Claim, Sides, compared, judge
     >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
+    >>> _ = claim.reading("n to 99")(lambda: compared([Sides(str(n), n**2, 2**n) for n in range(4, 100)], of="numbers"))
     >>> found = judge(claim)
     >>> found.verdict, list(found.evidence), found.main.cases
     ('holds-on-cases', ['n to 99'], 96)

@@ -34,19 +34,16 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from fedstat.claims import read_claims
-    >>> text = '''
+    >>> file = Path(tempfile.mkdtemp(), "example_doubling.py")
+    >>> _ = file.write_text('''
     ... from fedstat.claims import Claim, Sides, compared
-    ... POWERS = Claim(
-    ...     id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
+    ... POWERS = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
     ... @POWERS.reading("n from 4 to 99")
     ... def letter():
     ...     return compared([Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)], of="numbers")
-    ... '''
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     size = (Path(folder) / "example_doubling.py").write_text(text)
-    ...     read_claims(folder)
+    ... ''')
+    >>> read_claims(file)
     {'EX-01': <claim EX-01>}
     """
     path = Path(path)

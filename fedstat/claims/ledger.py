@@ -15,17 +15,17 @@ from fedstat.claims.evidence import FAVOURABLE, Evidence, Verdict
 from fedstat.claims.mutation import in_words
 from fedstat.claims.plain import plain
 
-#: Marks of verdicts that read without colour.
-MARKS = {
-    "holds": "■",
-    "holds-on-cases": "●",
-    "supported": "◆",
-    "holds-in-a-reading": "◐",
-    "ambiguous": "◐",
-    "needs-a-condition": "◒",
-    "refuted": "×",
-    "undecided": "○",
-    "not-checkable": "○",
+#: Verdicts, each with a mark that reads without colour, and as they are counted.
+_VERDICTS: dict[Verdict, tuple[str, str]] = {
+    "holds": ("■", "proven"),
+    "holds-on-cases": ("●", "without a counterexample"),
+    "supported": ("◆", "supported by an interval"),
+    "holds-in-a-reading": ("◐", "true in one reading, false in another"),
+    "ambiguous": ("◐", "ambiguous"),
+    "needs-a-condition": ("◒", "true on a condition that is not stated"),
+    "refuted": ("×", "refuted"),
+    "undecided": ("○", "undecided"),
+    "not-checkable": ("○", "not checkable"),
 }
 _WIDTH = 120
 
@@ -38,8 +38,7 @@ def as_object(judgement: Judgement) -> dict[str, Any]:
     >>> from fedstat.claims import Claim, Sides, as_object, compared, judge
     >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
+    >>> _ = claim.reading("n to 99")(lambda: compared([Sides(str(n), n**2, 2**n) for n in range(4, 100)], of="numbers"))
     >>> found = as_object(judge(claim))
     >>> found["id"], found["verdict"], found["cases"], found["readings"]
     ('EX-01', 'holds-on-cases', 96, {'n to 99': 'holds-on-cases'})
@@ -73,16 +72,15 @@ def write_ledger(judgements: Sequence[Judgement], path: str | Path, *, kept: Seq
 
     Examples
     --------
-    >>> import json, tempfile
+    >>> import tempfile
     >>> from pathlib import Path
-    >>> from fedstat.claims import Claim, Sides, compared, judge, write_ledger
+    >>> from fedstat.claims import Claim, Sides, compared, judge, read_ledger, write_ledger
     >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_ledger([judge(claim)], Path(folder) / "ledger.json")
-    ...     [(entry["id"], entry["cases"]) for entry in json.loads((Path(folder) / "ledger.json").read_text())]
+    >>> _ = claim.reading("n to 99")(lambda: compared([Sides(str(n), n**2, 2**n) for n in range(4, 100)], of="numbers"))
+    >>> file = Path(tempfile.mkdtemp(), "ledger.json")
+    >>> write_ledger([judge(claim)], file)
+    >>> [(entry["id"], entry["cases"]) for entry in read_ledger(file).values()]
     [('EX-01', 96)]
     """
     entries = {entry["id"]: entry for entry in (*kept, *map(as_object, judgements))}
@@ -97,14 +95,10 @@ def read_ledger(path: str | Path) -> dict[str, dict[str, Any]]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from fedstat.claims import Claim, Sides, compared, judge, read_ledger, write_ledger
-    >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_ledger([judge(claim)], Path(folder) / "ledger.json")
-    ...     read_ledger(Path(folder) / "ledger.json")["EX-01"]["verdict"]
+    >>> from fedstat.claims import read_ledger, write_ledger
+    >>> file = Path(tempfile.mkdtemp(), "ledger.json")
+    >>> write_ledger([], file, kept=[{"id": "EX-01", "verdict": "holds-on-cases"}])
+    >>> read_ledger(file)["EX-01"]["verdict"]
     'holds-on-cases'
     """
     return {entry["id"]: entry for entry in json.loads(Path(path).read_text())}
@@ -118,8 +112,7 @@ def table(judgements: Sequence[Judgement]) -> str:
     >>> from fedstat.claims import Claim, Sides, compared, judge, table
     >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
+    >>> _ = claim.reading("n to 99")(lambda: compared([Sides(str(n), n**2, 2**n) for n in range(4, 100)], of="numbers"))
     >>> print(table([judge(claim)]))
     EX-01   ● holds-on-cases     From n = 4 on 2^n is at least n^2.
             true for all 96 numbers; largest ratio of the two sides 1
@@ -136,43 +129,26 @@ def count(judgements: Sequence[Judgement]) -> str:
     >>> from fedstat.claims import Claim, Sides, compared, count, judge
     >>> claim = Claim(id="EX-01", place="folklore", said_by="paper", severity="false", sensitivity="an excess of one",
     ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2")
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
+    >>> _ = claim.reading("n to 99")(lambda: compared([Sides(str(n), n**2, 2**n) for n in range(4, 100)], of="numbers"))
     >>> print(count([judge(claim)]))
     1 statement of the papers: 1 without a counterexample.
     """
     corrections = {j.claim.corrected for j in judgements} - {None}
     stated = [j for j in judgements if j.claim.id not in corrections]
-    said = {words: [j for j in stated if (j.claim.said_by == "paper") == papers] for words, papers in _SAID.items()}
-    return "\n".join(_counted(members, words) for words, members in said.items() if members)
-
-
-#: Who said the statements that are counted, and whether that is a paper.
-_SAID = {"of the papers": True, "worded by others": False}
+    papers = [j for j in stated if j.claim.said_by == "paper"]
+    others = [j for j in stated if j.claim.said_by != "paper"]
+    told = ((papers, "of the papers"), (others, "worded by others"))
+    return "\n".join(_counted(members, words) for members, words in told if members)
 
 
 def _counted(judgements: Sequence[Judgement], of: str) -> str:
     verdicts = Counter(j.verdict for j in judgements)
     parts = []
-    for verdict, words in _COUNTED.items():
+    for verdict, (_, words) in _VERDICTS.items():
         graves = Counter(j.claim.severity for j in judgements if j.verdict == verdict == "refuted")
         grave = ", ".join(f"{graves[s]} {s}" for s in SEVERITIES if graves[s])
         parts += [f"{verdicts[verdict]} {words}{f' ({grave})' if grave else ''}"] if verdicts[verdict] else []
     return f"{len(judgements)} statement{'s' if len(judgements) > 1 else ''} {of}: {'; '.join(parts)}."
-
-
-#: Verdicts as they are counted.
-_COUNTED: dict[Verdict, str] = {
-    "holds": "proven",
-    "holds-on-cases": "without a counterexample",
-    "supported": "supported by an interval",
-    "holds-in-a-reading": "true in one reading, false in another",
-    "ambiguous": "ambiguous",
-    "needs-a-condition": "true on a condition that is not stated",
-    "refuted": "refuted",
-    "undecided": "undecided",
-    "not-checkable": "not checkable",
-}
 
 
 def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
@@ -183,12 +159,9 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     Examples
     --------
     >>> from fedstat.claims import Claim, Sides, compared, explain, judge
-    >>> claim = Claim(
-    ...     id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false", sensitivity="any excess",
-    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2",
-    ... )
-    >>> powers = [Sides(f"n = {n}", n**2, 2**n) for n in range(4, 100)]
-    >>> check = claim.reading("n to 99")(lambda: compared(powers, of="numbers"))
+    >>> claim = Claim(id="EX-01", paper="Powers", place="folklore", said_by="paper", severity="false",
+    ...     words="From n = 4 on 2^n is at least n^2.", statement="2^n >= n^2", sensitivity="any excess")
+    >>> _ = claim.reading("n to 99")(lambda: compared([Sides(str(n), n**2, 2**n) for n in range(4, 100)], of="numbers"))
     >>> print(explain(judge(claim), {}))
     EX-01, Powers, folklore
       statement    2^n ≥ n²
@@ -219,7 +192,7 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
 
 def _entry(judgement: Judgement) -> str:
     claim, several = judgement.claim, len(judgement.evidence | judgement.conditions) > 1
-    mark = f"{MARKS[judgement.verdict]} {judgement.verdict}"
+    mark = f"{_VERDICTS[judgement.verdict][0]} {judgement.verdict}"
     lines = [fill(claim.words, _WIDTH, initial_indent=f"{claim.id:<7} {mark:<20} ", subsequent_indent=" " * 29)]
     if judgement.saved_by:
         how = "in the reading" if judgement.verdict == "holds-in-a-reading" else "on the condition"
