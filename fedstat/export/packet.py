@@ -29,18 +29,13 @@ class Refused(ValueError):
 
     Examples
     --------
-    >>> import tempfile
-    >>> import numpy as np
     >>> import fedstat as fs
-    >>> x = np.random.default_rng(0).normal(size=(3, 20, 4))
-    >>> data = fs.data.from_indices(x[0], (x[0, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
-    >>> how = {"number": 0, "clients": 3, "folder": tempfile.mkdtemp()}
-    >>> client = fs.export.Client(fs.methods.FedPer(), fs.models.mlp(4, 3, 2), data, fs.Training(lr=0.1), **how)
+    >>> server = fs.export.Server(fs.FedAvg(), fs.models.mlp(4, 3, 2), fs.Training(lr=0.1), clients=3)
     >>> try:
-    ...     client.answer(fs.export.Packet({}, {"ask": 99}))
+    ...     next(server.opening({}))
     ... except fs.export.Refused as error:
     ...     print(error)
-    the number 'ask' must be a whole number in 0..5, got 99.
+    all 3 clients must answer before the first round; [0, 1, 2] did not.
     """
 
 

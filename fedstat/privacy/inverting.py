@@ -51,10 +51,8 @@ class Reconstruction:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import fedstat as fs
-    >>> x, y = fs.data.digits()
-    >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
+    >>> clients = fs.data.from_indices(*fs.data.digits(), fs.data.iid(1797, 20))
     >>> look = fs.privacy.Look(client=3)
     >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
     >>> found = fs.privacy.invert(seen, labels="inferred", iterations=20)
@@ -146,10 +144,8 @@ def invert(
     --------
     Above 30 decibels the image is there again:
 
-    >>> import numpy as np
     >>> import fedstat as fs
-    >>> x, y = fs.data.digits()
-    >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
+    >>> clients = fs.data.from_indices(*fs.data.digits(), fs.data.iid(1797, 20))
     >>> look = fs.privacy.Look(client=3)
     >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
     >>> found = fs.privacy.invert(seen, labels="inferred")

@@ -102,10 +102,8 @@ class Observation:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import fedstat as fs
-    >>> x, y = fs.data.digits()
-    >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
+    >>> clients = fs.data.from_indices(*fs.data.digits(), fs.data.iid(1797, 20))
     >>> look = fs.privacy.Look(client=3)
     >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
     >>> seen.lr, seen.secret.x.shape
@@ -181,10 +179,8 @@ def observe(
 
     Examples
     --------
-    >>> import numpy as np
     >>> import fedstat as fs
-    >>> x, y = fs.data.digits()
-    >>> clients = fs.data.from_arrays(x, y, np.arange(len(y)) % 20)
+    >>> clients = fs.data.from_indices(*fs.data.digits(), fs.data.iid(1797, 20))
     >>> look = fs.privacy.Look(client=3)
     >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
     >>> sorted(seen.update)

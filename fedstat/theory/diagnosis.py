@@ -74,8 +74,6 @@ class Diagnosis:
         return not self.complexity < 1
 
     def __str__(self) -> str:
-        """Return the findings as text."""
-
         def against(convention: str, exact: float, slowest: float) -> str:
             word = "within the claim" if max(exact, slowest) <= self.claimed_factor else "slower than claimed"
             return f"  {convention:<21}{exact:.6g} from these labels, {slowest:.6g} from the slowest start: {word}"

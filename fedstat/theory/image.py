@@ -10,9 +10,7 @@ from fedstat._checks import array, number
 def psnr(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
     """Return the peak signal-to-noise ratio ``10 log10(data_range^2 / mean((x - y)^2))`` in decibels.
 
-    The mean runs over all entries, channels included. FedDecomp's section 4.6 divides the squared error by width
-    times height only and takes the range as one, and so prints ``10 log10(channels) + 20 log10(data_range)``
-    decibels less: 4.77 for colour images with values in [0, 1].
+    The mean runs over all entries, channels included; `fedstat.privacy.psnr_printed` is FedDecomp's ratio.
 
     Parameters
     ----------

@@ -20,21 +20,8 @@ _HOSPITALS = {
     "VA Long Beach": "processed.va.data",
 }
 #: The inputs, by UCI's names and in its order; the diagnosis is the last field, 0 for none.
-_INPUTS = [
-    "age",
-    "sex",
-    "cp",
-    "trestbps",
-    "chol",
-    "fbs",
-    "restecg",
-    "thalach",
-    "exang",
-    "oldpeak",
-    "slope",
-    "ca",
-    "thal",
-]
+_INPUTS = ["age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach",
+           "exang", "oldpeak", "slope", "ca", "thal"]  # fmt: skip
 #: What the codes of categories mean.
 _WORDS = {
     "cp": {1: "typical angina", 2: "atypical angina", 3: "non-anginal pain", 4: "asymptomatic"},
@@ -74,7 +61,7 @@ def _read(folder: Path) -> Dataset:
 
     tables = [_patients(path) for path in _find(folder)]
     whole = np.concatenate(tables)
-    x: Any = pd.DataFrame(whole[:, :-1], columns=list(_INPUTS))
+    x: Any = pd.DataFrame(whole[:, :-1], columns=_INPUTS)
     x[["trestbps", "chol"]] = x[["trestbps", "chol"]].replace(0, np.nan)
     for name, words in _WORDS.items():
         x[name] = x[name].map(words).astype(object)
