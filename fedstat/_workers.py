@@ -73,15 +73,12 @@ def run_jobs(
 ) -> list[T]:
     """Run jobs side by side and return what they return, in their order.
 
-    Networks of the studies' size gain little from a second thread, and twice the jobs are done in the same time. Jobs
-    are importable, with arguments that can be pickled. Fewer than `few` run in this process, since starting workers
-    takes seconds; those that need a `gpu` run one by one on this machine, since workers would share it. The progress
-    bar counts the jobs `done` before. `keep` gets a job's number and result, in this process, as soon as the job is
-    done.
+    Jobs are importable, with arguments that can be pickled. Fewer than `few` run in this process, since starting
+    workers takes seconds; those that need a `gpu` run one by one on this machine, since workers would share it. The
+    progress bar counts the jobs `done` before. `keep` gets a job's number and result, in this process, once it is done.
 
     The error of the first job that fails is raised; jobs that have not begun are dropped then, those on a Ray cluster
-    when this process ends. A killed worker is a ChildProcessError. A warning that several jobs give is shown for each
-    of them.
+    when this process ends. A killed worker is a ChildProcessError. A warning that several jobs give is shown for each.
     """
     (where, gpus), results = _PLACE.get(), dict[int, T]()
 

@@ -17,11 +17,12 @@ Above the tables
     name                a data set, as ``fedstat data list`` prints them
     root                the folder that holds the data sets (``FEDSTAT_DATA``)
     pool                deal the official test part, too (false)
-    file                one's own .csv with a header, or .npz with arrays
+    file                one's own .csv with a header, or .npz with arrays, inputs as ``x``
     client, target      columns or arrays of a file ("client", "y")
     inputs              of a .csv, the columns that are inputs (all but client and target)
     drop                instead, the columns that are not, such as ``["patient_id"]`` (none)
-    prepare             "standard" (impute, standardise, encode text) or a transformer, ``"mine.py:name"`` (none)
+    prepare             "standard" (impute, standardise, encode text), or a transformer of scikit-learn's or a function
+                        that makes one, as ``"mine.py:name"`` (none)
     fit_on              whose training samples teach it: "pooled" or "client" ("pooled")
 
 ``[partition]``, required: who holds what
@@ -121,12 +122,7 @@ Seed = Annotated[int, Field(ge=0)]
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """``[data]``: where samples come from, a data set by its name or a file of one's own.
-
-    An .npz holds the arrays ``x``, `target` and `client`. Without `pool`, clients hold samples of the official training
-    part alone. With `prepare`, one's own being a transformer of scikit-learn's or a function that makes one, columns of
-    a .csv may hold text and gaps.
-    """
+    """``[data]``: where samples come from, a data set by its name or a file of one's own."""
 
     name: str | None = None
     root: str | None = None

@@ -25,9 +25,8 @@ _MIXED = (
 def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, str]:
     """Tune the methods that have something to choose, and return the set-up with the choices, and how they were made.
 
-    Every finished trial stays under ``tuning/`` in the run's folder, so that the same call continues; ``tuning.csv``
-    lists all of them, and ``tuning.txt`` says what was chosen, at what cost and how optimistically. Without ``[tune]``
-    nothing is done.
+    Every finished trial stays under ``tuning/`` in the run's folder, so that the same call continues. Without
+    ``[tune]`` nothing is done.
     """
     experiment, tune = setup.experiment, setup.experiment.tune
     if tune is None:

@@ -74,26 +74,18 @@ def begin(server: Server, hellos: Replies, ask: Callable[[Packets], Replies]) ->
 def meet(
     server: Server, there: Iterable[Place], ask: Callable[[Mapping[int, Place], Packets], Replies]
 ) -> dict[int, Place]:
-    """Learn which place is which client, by number, and begin the run."""
+    """Learn which place is which client, by number, and begin the run; refuse two who say the same number."""
     asked = dict(enumerate(there))
-    hellos = ask(asked, dict.fromkeys(asked, HELLO))
-    known = introduced([(asked[i], hello) for i, hello in hellos.items()], server.clients)
-    places = {k: place for k, (place, _) in known.items()}
-    begin(server, {k: hello for k, (_, hello) in known.items()}, partial(ask, places))
-    return places
-
-
-def introduced(hellos: Iterable[tuple[Place, Packet | Refused]], clients: int) -> dict[int, tuple[Place, Packet]]:
-    """Return who is which client, by number; refuse somebody who does not say, and two who say the same."""
-    found: dict[int, tuple[Place, Packet]] = {}
-    for who, packet in hellos:
-        if isinstance(packet, Refused):
-            raise packet
-        k = number(packet, "number", 0, clients - 1)
-        if k in found:
+    places, hellos = dict[int, Place](), dict[int, Packet]()
+    for i, hello in ask(asked, dict.fromkeys(asked, HELLO)).items():
+        if isinstance(hello, Refused):
+            raise hello
+        k = number(hello, "number", 0, server.clients - 1)
+        if k in places:
             raise Refused(f"two clients say that they are client {k}; give each a number of its own.")
-        found[k] = who, packet
-    return found
+        places[k], hellos[k] = asked[i], hello
+    begin(server, hellos, partial(ask, places))
+    return places
 
 
 def welcome_back(

@@ -37,13 +37,9 @@ _DEPTH = 5  # steps that the extrapolation remembers
 class Solution:
     """The communalities h at which a solver ended, with psi(h) as `criterion`.
 
-    Loadings are eigenvectors of R_h times the roots of its m largest eigenvalues; zero where those are negative. The
-    residual is ``max |h - min(F(h), 1)|``, or ``max |h - F(h)|`` without the bound. Iterations are steps tried; each
-    took an eigendecomposition, as did the start. It `converged` if the last step was below the tolerance.
-
-    It is `identified` if psi curves upwards, by 1e-5 and more, in all directions in which h can move. If it does not,
-    neighbouring communalities fit about as well, and the start decides which are returned, or rounding does if the m-th
-    eigenvalue is zero or equals the next, at the start or the end. The solvers look for no other minima.
+    Loadings are eigenvectors of R_h times the roots of its m largest eigenvalues; zero where those are negative.
+    Iterations are steps tried; each took an eigendecomposition, as did the start. It `converged` if the last step was
+    below the tolerance. `PrincipalAxis` says what the residual is, and when h is `identified`.
     """
 
     communalities: np.ndarray

@@ -28,10 +28,9 @@ The attacks
 * Deep leakage from gradients (Zhu et al. 2019): squared distance of gradients, L-BFGS, labels optimised with the
   inputs. Theirs is a network of sigmoids, with weights uniform in (-.5, .5).
 * iDLG (Zhao et al. 2020): the label of a single sample from the sign of the head's gradient.
-* Inverting gradients (Geiping et al. 2020): cosine distance, total variation, Adam on signed gradients with steps that
-  shrink tenfold after 3/8, 5/8 and 7/8 of the iterations, inputs kept in their range.
-* The ratio of gradients (Phong et al. 2018): of a single sample that enters a dense layer with a bias, the gradient by
-  a unit's weights over that by its bias is the sample. It needs no search, and no leaf that comes after the layer.
+* Inverting gradients (Geiping et al. 2020): cosine distance, total variation, Adam on signed gradients, inputs kept in
+  their range.
+* The ratio of gradients (Phong et al. 2018), where a single sample enters a dense layer with a bias; see `invert`.
 """
 
 from fedstat._account import Spent

@@ -255,7 +255,8 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     decoded = (decode(encode(m, 0), m, 0, nonzeros(m, 0)) for m in messages)
     start, sent = ({name: leaf.to(network.device) for name, leaf in leaves.items()} for leaves in decoded)
     moved = {name: sent[name] - start[name] for name in sent if name in start}
-    guess = {name: _overlaid(start.get(name), leaf) for name, leaf in run.state.server.items()}
+    guess = {name: leaf.detach().clone() for name, leaf in run.state.server.items()}
+    guess |= {n: torch.where(start[n].isnan(), leaf, start[n]) for n, leaf in guess.items() if n in start}
     rate, momentum = _rates(training)
     lr = rate * training.lr_decay**t
     trains = [name for name in phase.train if name in moved]
@@ -287,12 +288,6 @@ def _phases(run: Run, look: Look, received: Params, t: int) -> tuple[tuple[Phase
     if k is None:
         raise ValueError(f"{run.method} sends no leaf that trains, so that there is no gradient to look at.")
     return tuple(phases[:k]), replace(phases[k], epochs=1, first_epoch=0, steps=look.steps)
-
-
-def _overlaid(received: Tensor | None, common: Tensor) -> Tensor:
-    """Return what was received, and the common start where nothing was."""
-    common = common.detach().clone()
-    return common if received is None else torch.where(torch.isnan(received), common, received)
 
 
 def _rate(phase: Phase, leaf: str, lr: float) -> float:

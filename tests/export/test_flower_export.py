@@ -373,7 +373,7 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"all 3 clients must answer before the first round; \[1\] did not"):
         talk.begin(Server(method, model, ends.TRAINING, clients=3), {0: hellos[0], 2: hellos[2]}, dict)
     with pytest.raises(Refused, match="two clients say that they are client 0"):
-        talk.introduced([("a", hellos[0]), ("b", hellos[0])], 3)
+        talk.meet(Server(method, model, ends.TRAINING, clients=3), "ab", lambda *_: {0: hellos[0], 1: hellos[0]})
     with pytest.raises(ValueError, match=r"number must be one of 0\.\.2"):
         Client(method, model, ends.alone(clients, 0), ends.TRAINING, number=3, clients=3, folder=tmp_path)
     with pytest.raises(ValueError, match="data must be those of one client, got 3"):

@@ -24,11 +24,9 @@ _HEADER = 1 << 13
 def safe_members(path: str | Path) -> Iterator[tuple[str, int, Callable[[], bytes]]]:
     """Yield name, size and reader of the files of a .tar, .tar.gz or .zip archive in their order, without unpacking it.
 
-    Folders are passed over. Names are relative, with forward slashes. A file can be read until the next one is asked
-    for, and has exactly `size` bytes. What no data set needs is a ValueError that names the archive: absolute names or
-    names with "..", one name twice, links or devices, encrypted files, more than `MEMBERS` files and folders,
-    `MEMBER_BYTES` in one of them or `TOTAL_BYTES` in all. So is a truncated or corrupt archive, which may show only
-    when a file is read.
+    Names are relative, with forward slashes, and a file can be read until the next one is asked for. What could lie
+    outside a folder, is no plain file, comes twice or is too much, and a truncated or corrupt archive, which may show
+    only when a file is read, is a ValueError that names the archive.
     """
     path = Path(path)
     with path.open("rb") as file:
