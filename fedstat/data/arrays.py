@@ -118,17 +118,13 @@ def from_indices(
         those are used, and `test` is not.
     seed : int
         Decides which samples are held out.
-    stratify : bool
-        As in `from_arrays`.
     names : sequence of str, optional
         The clients' names, if the partition does not give them.
-    tokens : bool
-        Whether `x` holds whole numbers for an embedding, which then stay whole.
     classes : sequence, optional
         The classes that the codes ``0..Q-1`` mean, if `y` holds such codes; classes that do not occur count as well.
     common : array of int, optional
         Samples of a test set that belongs to no client; they are kept once.
-    prepare, fit_on
+    stratify, tokens, prepare, fit_on
         As in `from_arrays`.
 
     Raises

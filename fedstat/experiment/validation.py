@@ -27,13 +27,8 @@ _WORDS = {
     "finite": "a finite number",
     "bool": "true or false",
     "string": "text",
-    "list": "a list",
-    "tuple": "a list",
-    "sequence": "a list",
-    "dataclass": "a table",
-    "dict": "a table",
-    "mapping": "a table",
-    "model": "a table",
+    **dict.fromkeys(("list", "tuple", "sequence"), "a list"),
+    **dict.fromkeys(("dataclass", "dict", "mapping", "model"), "a table"),
     "too": "a list that is not empty",
 }
 

@@ -69,14 +69,12 @@ class Client:
     What a client says of itself when it is asked:
 
     >>> import tempfile
-    >>> import numpy as np
     >>> import fedstat as fs
-    >>> x = np.random.default_rng(0).normal(size=(3, 20, 4))
-    >>> data = fs.data.from_indices(x[0], (x[0, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
+    >>> data = fs.data.relu_mixture(clients=1, d=4, units=8)
     >>> how = {"number": 0, "clients": 3, "folder": tempfile.mkdtemp()}
     >>> client = fs.export.Client(fs.methods.FedPer(), fs.models.mlp(4, 3, 2), data, fs.Training(lr=0.1), **how)
     >>> client.answer(fs.export.Packet({}, {"ask": 0, "round": 0})).numbers
-    {'ask': 0, 'round': 0, 'samples': 16, 'number': 0, 'classes': 2}
+    {'ask': 0, 'round': 0, 'samples': 160, 'number': 0, 'classes': 2}
     """
 
     def __init__(

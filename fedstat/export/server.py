@@ -68,20 +68,14 @@ class Server:
 
     Parameters
     ----------
-    method : Method
-        The method, with the same settings at the server and at all clients.
-    model : callable or nn.Module
-        What builds the network, the same everywhere.
-    training : Training
-        Local training, the same everywhere.
+    method, model, training, dtype
+        As in `Client`, the same everywhere.
     clients : int
         How many clients the federation has; all must be there before the first round.
     participation : float
         Share of clients drawn in each round.
     seed : int
         The run's seed; under the same one the run equals `fedstat.federate`, up to rounding.
-    dtype : {"float32", "float64"}
-        Floating type of the leaves.
     farthest : float, optional
         How far a reply may lie from what its client was sent, in the Euclidean norm over all that it sends; one that
         lies farther is refused. `entered` shows how far honest ones lie. By default there is no bound.
@@ -104,13 +98,11 @@ class Server:
     A round by hand, with the packets carried by the loop:
 
     >>> import tempfile
-    >>> import numpy as np
     >>> import fedstat as fs
-    >>> x = np.random.default_rng(0).normal(size=(3, 20, 4))
     >>> setting = fs.methods.FedPer(), fs.models.mlp(4, 3, 2)
     >>> training, folder, ends = fs.Training(lr=0.1), tempfile.mkdtemp(), []
     >>> for k in range(3):
-    ...     data = fs.data.from_indices(x[k], (x[k, :, 0] > 0) * 1, [np.arange(20)], classes=[0, 1])
+    ...     data = fs.data.relu_mixture(clients=1, d=4, units=8, seed=k)
     ...     ends.append(fs.export.Client(*setting, data, training, number=k, clients=3, folder=folder))
     >>> server = fs.export.Server(*setting, training, clients=3)
     >>> hello = fs.export.Packet({}, {"ask": 0, "round": 0})

@@ -7,9 +7,7 @@ F(h) for the diagonal of its rank-m positive part. Principal-axis factoring iter
 
 each step is projected gradient descent with unit step: psi never rises, and without the bound the minimisers of psi
 are those of MINRES (Harman and Jones 1966). Near a minimum the iteration contracts by the largest eigenvalue of
-F'(h), often 0.99 and more. Three solvers look for the limit of that iteration: `plain` iterates; `newton` follows the
-gradient flow ``dh/dt = F(h) - h``, of which the plain iteration takes unit Euler steps, by implicit steps that grow;
-`lanczos` finds only the m leading eigenpairs and extrapolates (Anderson 1965).
+F'(h), often 0.99 and more. Three solvers look for the limit of that iteration: `plain`, `newton` and `lanczos`.
 """
 
 from __future__ import annotations
@@ -146,7 +144,7 @@ def plain(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, ma
 def newton(
     r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, max_iter: int, *, device: str | None = None
 ) -> Solution:
-    """Follow the gradient flow of psi from the plain iteration's path to its end by implicit steps.
+    """Follow the gradient flow of psi, of which plain steps are Euler's of unit length, by implicit steps that grow.
 
     A step of length t solves ``(I / t + I - F'(h)) d = F(h) - h`` by conjugate gradients on the communalities that
     are free to move, and is kept if psi falls and the new gradient is near the one that the linear model foretells;

@@ -38,10 +38,7 @@ def _packed(split: str, archive: Path) -> list[tuple[str, bytes]]:
         for part in ("train", "test")
         for kind in ("images-idx3", "labels-idx1")
     ]
-    found = {}
-    for member, _, read_member in members(archive):
-        if PurePosixPath(member).name in wanted:
-            found[PurePosixPath(member).name] = read_member()
+    found = {file: read() for member, _, read in members(archive) if (file := PurePosixPath(member).name) in wanted}
     if len(found) < len(wanted):
         raise ValueError(f"{archive} holds no {', no '.join(sorted(set(wanted) - set(found)))}.")
     return [(f"{archive}: {file}", found[file]) for file in wanted]
