@@ -159,20 +159,9 @@ def fit_tests(r: np.ndarray, rows: float, n_factors: int) -> FitTests:
     if of_null > 0:
         ratio = null.statistic / null.degrees_of_freedom
         tli, cfi = (ratio - x / d) / (ratio - 1), 1 - excess / max(of_null, excess)
-    return FitTests(
-        m,
-        x,
-        d,
-        float(chi2.sf(x, d)),
-        float(np.sqrt(excess / (d * (rows - 1)))),
-        float(low),
-        float(high),
-        float(tli),
-        float(cfi),
-        loadings,
-        u,
-        np.flatnonzero(u <= _LEAST * (1 + 1e-6)),
-    )
+    tail, rmsea = float(chi2.sf(x, d)), float(np.sqrt(excess / (d * (rows - 1))))
+    heywood = np.flatnonzero(u <= _LEAST * (1 + 1e-6))
+    return FitTests(m, x, d, tail, rmsea, float(low), float(high), float(tli), float(cfi), loadings, u, heywood)
 
 
 def _maximised(r: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray, float]:

@@ -151,14 +151,7 @@ def icc(
         if error > 0:
             ratios = statistic / f_law.ppf(tail, *df), statistic * f_law.ppf(tail, *df[::-1])
             low, high = ((ratio - 1) / (ratio + k - 1) for ratio in ratios)
+    p = float(f_law.sf(statistic, *df))
     return IntraclassCorrelation(
-        kind,
-        _FORMS[kind],
-        float(estimate),
-        float(low),
-        float(high),
-        level,
-        float(statistic),
-        df,
-        float(f_law.sf(statistic, *df)),
+        kind, _FORMS[kind], float(estimate), float(low), float(high), level, float(statistic), df, p
     )

@@ -267,15 +267,8 @@ def _solution(
 ) -> Solution:
     residual = float(np.abs(np.minimum(spectrum.image, bound) - h).max())
     free = (h < bound) | (spectrum.image < bound)
-    return Solution(
-        h,
-        spectrum.loadings(m),
-        spectrum.criterion,
-        residual,
-        iterations,
-        converged,
-        smooth and _is_identified(spectrum, free),
-    )
+    identified = smooth and _is_identified(spectrum, free)
+    return Solution(h, spectrum.loadings(m), spectrum.criterion, residual, iterations, converged, identified)
 
 
 def _floor(spectrum: _Spectrum) -> float:
