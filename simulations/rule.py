@@ -87,7 +87,7 @@ def _cheapest(kept: pd.DataFrame) -> Iterator[str]:
     first = [*ranked[ranked == 0].head(1).items(), *ranked[ranked > 0].head(1).items()]
     if first:
         said = [f"`{name}` ({f'{share:.0%} of a network' if share else 'nothing'})" for name, share in first]
-        yield f"Among these, least is stored at clients between rounds by {_listed(said)}."
+        yield f"Of these, clients store least between rounds under {_listed(said)}."
 
 
 def _listed(names: list[str]) -> str:

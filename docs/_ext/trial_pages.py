@@ -100,7 +100,7 @@ _GRAVEST = {
 def _counts(four: Iterable[Claim], others: Iterable[Claim], trial: Trial) -> str:
     """Count verdicts by source, the four papers first."""
     kinds = list(dict.fromkeys(_GRAVEST.values()))
-    links = {_source(c, trial): c.link for c in (*four, *others) if c.link}
+    links = {_source(c, trial): c.link for c in (*four, *others) if c.link and _source(c, trial) != "folklore"}
     rows = []
     for group in (four, others):
         found = Counter((_source(c, trial), _GRAVEST[trial.ledger[c.id]["verdict"]]) for c in group)
@@ -134,15 +134,24 @@ def _corrects(claim: Claim, trial: Trial) -> Claim | None:
     return next((other for other in trial.claims.values() if other.corrected == claim.id), None)
 
 
+_NAME = r"[^\W\d_][\w'’-]*(?: y)?(?: [A-Z][\w'’-]*)?"
+_CITED = re.compile(
+    r"(?:remark on |our wording of (?:what two sources suggest together: )?)?"
+    rf"({_NAME})(?:(?:, ({_NAME}))?(?:, {_NAME})* and ({_NAME})(?=, | \())?.*?\([^()]*?\b((?:19|20)\d\d)\b[^()]*\)"
+)
+
+
 def _source(claim: Claim, trial: Trial) -> str:
-    """Return the paper in short: of claims of many papers first author and year, as their places begin."""
+    """Return the paper in short: of claims of many papers authors and year, as their places begin."""
     stated = _corrects(claim, trial) or claim
     if not _literature(stated):
         return stated.paper
     if stated.place.startswith("folklore"):
         return "folklore"
-    cited = re.match(r"([^\W\d_][\w'’-]*).*?\([^()]*?\b((?:19|20)\d\d)\b[^()]*\)", stated.place)
-    return f"{cited[1]} {cited[2]}" if cited else stated.paper
+    if not (cited := _CITED.match(stated.place)):
+        return stated.paper
+    more = f", {cited[2]} et al." if cited[2] else f" and {cited[3]}" if cited[3] else ""
+    return f"{cited[1]}{more} {cited[4]}"
 
 
 _SAID = r"(?<!after )(?<!before )(?<!with )(?<!between )(?<!refers to )"
@@ -233,8 +242,9 @@ def _outcome(claim: Claim, judged: Mapping[str, Any]) -> str:
         among = f" ({_prose(name)})" if len(judged["evidence"]) > 1 else ""
         lines.append(f"Counterexample{among}: {_prose(case)}.")
     else:
-        found = next(iter(judged["evidence"].values()))
-        lines.append(f"{_prose(found[:1].upper() + found[1:])}.")
+        name, found = next(iter(judged["evidence"].items()))
+        told = f"{name}: {found}" if len(judged["evidence"]) > 1 else found
+        lines.append(f"{_prose(told[:1].upper() + told[1:])}.")
     title = judged["verdict"] + {"misprint": ", a misprint", "false": ", a false statement"}.get(gravity, "")
     colour = _COLOURS.get(_GRAVEST[judged["verdict"]], "warning")
     return f":::{{admonition}} Verdict: {title}\n:class: {colour}\n\n" + "\n\n".join(lines) + "\n:::\n"

@@ -46,16 +46,17 @@ def enumeration(cases: Iterable[Case], holds: Callable[[Case], bool], *, of: str
     >>> enumeration(bits, lambda c: (c[0] or c[1]) == (c[0] != c[1]), of="pairs of truth values").counterexample
     '(True, True)'
     """
-    count, last, failing = 0, math.inf, list[str]()
+    count, last, failing, among = 0, math.inf, list[str](), ""
     for case in cases:
         count += 1
         if not holds(case):
             last = last if failing else count + max(count, _FURTHER)
             failing.append(show(case))
         if count >= last:
+            among = "the first "
             break
     if failing:  # the simplest is the one that is told in the fewest letters
-        summary = f"false for {len(failing)} of {count} {of}"
+        summary = f"false for {len(failing)} of {among}{count} {of}"
         return Evidence("refuted", summary, count, None, min(failing, key=len))
     if count == 0:
         raise ValueError("cases must not be empty: an enumeration of nothing proves nothing.")

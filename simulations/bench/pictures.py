@@ -76,18 +76,10 @@ def _forest(tables: Tables) -> Figure:
             axis.set_title(f"{name}− {control}", loc="left", fontsize=7.5)
             axis.tick_params(axis="y", length=0)
             if not shown:
-                words = f"not judged: {control} is not trained enough"
-                axis.text(
-                    0.5,
-                    0.5,
-                    words,
-                    transform=axis.transAxes,
-                    rotation=90,
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    bbox={"fc": "white", "lw": 0},
-                )
+                words, style = f"not judged: {control} is not trained enough", {"ha": "center", "va": "center"}
+                box = {"fc": "white", "lw": 0}
+                axis.text(0.5, 0.5, words, transform=axis.transAxes, rotation=90, fontsize=7, bbox=box, **style)
+                axis.set_xticks([])
     more = [f" ×{times}" if times > 1 else "" for times, _ in rows]
     names = [readable(arm) + m for (_, arm), m in zip(rows, more, strict=True)]
     axes[0][0].set_yticks(range(len(rows)), names, fontsize=7)

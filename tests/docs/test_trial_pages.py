@@ -77,7 +77,7 @@ def test_a_title_names_paper_and_place(trial):
     assert titles == {
         "FS-10": "FedSplit/FedFac, Theorem 1: rate of mean loss",
         "FS-10c": "FedSplit/FedFac, Theorem 1, corrected: rate of mean loss",
-        "CL-03": "Li 2020, section 4: fixed steps stop short",
+        "CL-03": "Li, Huang et al. 2020, section 4: fixed steps stop short",
         "DC-10": "FedDecomp, section 4.6: printed PSNR",
     }
 
@@ -85,13 +85,16 @@ def test_a_title_names_paper_and_place(trial):
 @pytest.mark.parametrize(
     ("place", "source"),
     [
-        ("McMahan, Moore and Ramage (2017), section 2", "McMahan 2017"),
-        ("Li, Jiang and Dou, FedBN (ICLR 2021, arXiv:2102.07623), Corollary 4.6", "Li 2021"),
-        ("Krogh and Vedelsby, Ensembles (NIPS 7, 1995), as quoted", "Krogh 1995"),
+        ("McMahan, Moore and Agüera y Arcas (2017), section 2", "McMahan, Moore et al. 2017"),
+        ("Li, Jiang and Dou, FedBN (ICLR 2021, arXiv:2102.07623), Corollary 4.6", "Li, Jiang et al. 2021"),
+        ("Krogh and Vedelsby, Ensembles (NIPS 7, 1995), as quoted", "Krogh and Vedelsby 1995"),
+        ("Shamir, How to share a secret (1979)", "Shamir 1979"),
+        ("remark on Pathak and Wainwright (2020), abstract", "Pathak and Wainwright 2020"),
+        ("our wording of Karimireddy, Kale and Mohri, SCAFFOLD (ICML 2020)", "Karimireddy, Kale et al. 2020"),
         ("folklore of federated learning", "folklore"),
     ],
 )
-def test_papers_of_the_literature_are_named_by_author_and_year(trial, place, source):
+def test_papers_of_the_literature_are_named_by_authors_and_year(trial, place, source):
     claim = trial.Claim(
         id="EX-01", place=place, said_by="paper", words="w", statement="x", severity="false", sensitivity="s"
     )
