@@ -93,9 +93,8 @@ def extend(
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
-    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> result = fs.federate(methods, network, clients, fs.Training(lr=0.1), rounds=3, progress=False)
     >>> more = fs.extend(result, seeds=2, progress=False)
     >>> sorted(more.states)
     [('Ditto', 0), ('Ditto', 1), ('FedAvg', 0), ('FedAvg', 1)]

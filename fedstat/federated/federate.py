@@ -178,9 +178,8 @@ def federate(
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
-    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> result = fs.federate(methods, network, clients, fs.Training(lr=0.1), rounds=3, progress=False)
     >>> result.history.query("metric == 'accuracy'").groupby(["method", "estimand"], observed=True).size()
     method  estimand
     Ditto   global      12

@@ -319,8 +319,7 @@ class Round:
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training))
+    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1)))
     >>> now.number, len(now.evaluate("test")), int(now.traffic["bytes_up"].sum())
     (1, 16, 912)
     """

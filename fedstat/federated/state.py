@@ -82,8 +82,7 @@ class Update:
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
-    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training))
+    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1)))
     >>> (update,) = now.updates.values()
     >>> update.end["head.weight"].shape, update.weight.shape
     (torch.Size([4, 1, 8]), torch.Size([4]))

@@ -64,9 +64,8 @@ class FedAMP(Method):
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> method = fs.methods.FedAMP()
-    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, training, rounds=2, progress=False)
+    >>> result = fs.federate(method, fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1), rounds=2, progress=False)
     >>> result.traffic[["round", "client", "bytes_up", "bytes_down"]].head(3)
        round  client  bytes_up  bytes_down
     0      1       0       228         228

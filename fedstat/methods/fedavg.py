@@ -54,14 +54,9 @@ class FedAvg(Method):
     Examples
     --------
     >>> import fedstat as fs
-    >>> network = fs.models.mlp(4, 3, 2)
-    >>> table = fs.describe(fs.FedAvg(), network).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-             leaf holder
-    hidden.weight server
-      hidden.bias server
-      head.weight server
-        head.bias server
+    >>> table = fs.describe(fs.FedAvg(), fs.models.mlp(4, 3, 2)).table
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'server', 'hidden.bias': 'server', 'head.weight': 'server', 'head.bias': 'server'}
     """
 
     fine_tune: int = 0

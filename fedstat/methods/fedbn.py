@@ -44,14 +44,9 @@ class FedBN(Method):
     >>> import fedstat as fs
     >>> network = fs.models.cnn(8, 2, channels=(1, 1), hidden=2, norm=True)
     >>> table = fs.describe(fs.methods.FedBN(), network).table
-    >>> print(table[["leaf", "holder"]].head(6).to_string(index=False))
-                  leaf holder
-          conv1.weight server
-            conv1.bias server
-          norm1.weight client
-            norm1.bias client
-    norm1.running_mean client
-     norm1.running_var client
+    >>> table.set_index("leaf")["holder"].head(6).to_dict()
+    {'conv1.weight': 'server', 'conv1.bias': 'server', 'norm1.weight': 'client', 'norm1.bias': 'client',
+     'norm1.running_mean': 'client', 'norm1.running_var': 'client'}
     """
 
     weighting: Literal["samples", "uniform"] = "uniform"

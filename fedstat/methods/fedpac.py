@@ -70,17 +70,10 @@ class FedPAC(Method):
     Examples
     --------
     >>> import fedstat as fs
-    >>> network = fs.models.mlp(4, 3, 2)
-    >>> table = fs.describe(fs.methods.FedPAC(), network).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-             leaf  holder
-    hidden.weight  server
-      hidden.bias  server
-      head.weight  client
-        head.bias  client
-        centroids message
-                h message
-                V message
+    >>> table = fs.describe(fs.methods.FedPAC(), fs.models.mlp(4, 3, 2)).table
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'server', 'hidden.bias': 'server', 'head.weight': 'client', 'head.bias': 'client',
+     'centroids': 'message', 'h': 'message', 'V': 'message'}
     """
 
     penalty: float = 1.0

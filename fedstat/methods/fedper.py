@@ -42,14 +42,9 @@ class FedPer(Method):
     Examples
     --------
     >>> import fedstat as fs
-    >>> network = fs.models.mlp(4, 3, 2)
-    >>> table = fs.describe(fs.methods.FedPer(), network).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-             leaf holder
-    hidden.weight server
-      hidden.bias server
-      head.weight client
-        head.bias client
+    >>> table = fs.describe(fs.methods.FedPer(), fs.models.mlp(4, 3, 2)).table
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'server', 'hidden.bias': 'server', 'head.weight': 'client', 'head.bias': 'client'}
     """
 
     layers: Sequence[str] | None = None

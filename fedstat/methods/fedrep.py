@@ -51,14 +51,9 @@ class FedRep(FedPer):
     Examples
     --------
     >>> import fedstat as fs
-    >>> network = fs.models.mlp(4, 3, 2)
-    >>> table = fs.describe(fs.methods.FedRep(), network).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-             leaf holder
-    hidden.weight server
-      hidden.bias server
-      head.weight client
-        head.bias client
+    >>> table = fs.describe(fs.methods.FedRep(), fs.models.mlp(4, 3, 2)).table
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'server', 'hidden.bias': 'server', 'head.weight': 'client', 'head.bias': 'client'}
     """
 
     head_epochs: int = 10

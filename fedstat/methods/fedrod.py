@@ -58,14 +58,9 @@ class FedRoD(Method):
 
     >>> import fedstat as fs
     >>> table = fs.describe(fs.methods.FedRoD(), fs.models.mlp(4, 3, 2)).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-                   leaf holder
-          hidden.weight server
-            hidden.bias server
-            head.weight server
-              head.bias server
-    private/head.weight client
-      private/head.bias client
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'server', 'hidden.bias': 'server', 'head.weight': 'server', 'head.bias': 'server',
+     'private/head.weight': 'client', 'private/head.bias': 'client'}
     """
 
     gamma: float = 1.0

@@ -57,12 +57,9 @@ class FedSplit(Method):
     >>> import fedstat as fs
     >>> method = fs.FedSplit(shared_units={"hidden": [True, True, False]})
     >>> table = fs.describe(method, fs.models.mlp(4, 3, 2)).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-             leaf             holder
-    hidden.weight server 8, client 4
-      hidden.bias server 2, client 1
-      head.weight             server
-        head.bias             server
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'server 8, client 4', 'hidden.bias': 'server 2, client 1', 'head.weight': 'server',
+     'head.bias': 'server'}
     """
 
     shared_units: SharedUnits | Callable[[Federation], SharedUnits]

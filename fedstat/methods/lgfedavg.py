@@ -51,14 +51,9 @@ class LGFedAvg(Method):
     Examples
     --------
     >>> import fedstat as fs
-    >>> network = fs.models.mlp(4, 3, 2)
-    >>> table = fs.describe(fs.methods.LGFedAvg(top=1), network).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-             leaf holder
-    hidden.weight client
-      hidden.bias client
-      head.weight server
-        head.bias server
+    >>> table = fs.describe(fs.methods.LGFedAvg(top=1), fs.models.mlp(4, 3, 2)).table
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'client', 'hidden.bias': 'client', 'head.weight': 'server', 'head.bias': 'server'}
     """
 
     top: int = 2

@@ -32,14 +32,9 @@ class Local(Method):
     Examples
     --------
     >>> import fedstat as fs
-    >>> network = fs.models.mlp(4, 3, 2)
-    >>> table = fs.describe(fs.Local(), network).table
-    >>> print(table[["leaf", "holder"]].to_string(index=False))
-             leaf holder
-    hidden.weight client
-      hidden.bias client
-      head.weight client
-        head.bias client
+    >>> table = fs.describe(fs.Local(), fs.models.mlp(4, 3, 2)).table
+    >>> table.set_index("leaf")["holder"].to_dict()
+    {'hidden.weight': 'client', 'hidden.bias': 'client', 'head.weight': 'client', 'head.bias': 'client'}
     """
 
     def shared(self, network: Network, federation: Federation) -> Params:

@@ -70,9 +70,8 @@ class SCAFFOLD(Method):
 
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> methods, network = [fs.FedAvg(), fs.methods.SCAFFOLD()], fs.models.mlp(5, 8, 1)
-    >>> result = fs.federate(methods, network, clients, training, rounds=2, progress=False)
+    >>> result = fs.federate(methods, network, clients, fs.Training(lr=0.1), rounds=2, progress=False)
     >>> result.traffic.groupby("method", observed=True)["bytes_up"].mean().to_dict()
     {'FedAvg': 228.0, 'SCAFFOLD': 456.0}
     """

@@ -135,9 +135,8 @@ class Stacked:
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> how = {"executor": fs.federated.Stacked()}
-    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training, **how))
+    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1), **how))
     >>> now.number
     1
     """
@@ -178,9 +177,8 @@ class PerClient:
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> how = {"executor": fs.federated.PerClient()}
-    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, training, **how))
+    >>> now = next(fs.rounds(fs.FedAvg(), fs.models.mlp(5, 8, 1), clients, fs.Training(lr=0.1), **how))
     >>> now.number
     1
     """

@@ -90,9 +90,8 @@ class Result:
     --------
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
-    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> result = fs.federate(methods, network, clients, fs.Training(lr=0.1), rounds=3, progress=False)
     >>> result.states.keys()
     dict_keys([('FedAvg', 0), ('Ditto', 0)])
     >>> type(result.personal(2, "Ditto", 0)).__name__
@@ -223,9 +222,8 @@ class Result:
         --------
         >>> import fedstat as fs
         >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-        >>> training = fs.Training(lr=0.1)
         >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
-        >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+        >>> result = fs.federate(methods, network, clients, fs.Training(lr=0.1), rounds=3, progress=False)
         >>> table = result.predictions("Ditto", estimand="personal")
         >>> list(table.columns)
         ['method', 'seed', 'estimand', 'split', 'client', 'name', 'sample', 'outcome', 'probability']
@@ -417,9 +415,8 @@ def load(
     >>> from pathlib import Path
     >>> import fedstat as fs
     >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
-    >>> training = fs.Training(lr=0.1)
     >>> methods, network = [fs.FedAvg(), fs.methods.Ditto()], fs.models.mlp(5, 8, 1)
-    >>> result = fs.federate(methods, network, clients, training, rounds=3, progress=False)
+    >>> result = fs.federate(methods, network, clients, fs.Training(lr=0.1), rounds=3, progress=False)
     >>> folder = Path(tempfile.mkdtemp(), "run")
     >>> result.save(folder)
     >>> fs.load(folder).history.equals(result.history)
