@@ -87,10 +87,8 @@ def plain(value: Any) -> Any:
 def of_clients(clients: Clients) -> dict[str, str]:
     """Hash every split that exists, and the clients' names, classes and truth.
 
-    ``pool`` and ``train_pool`` hash the inputs of all samples, and of the training samples, whoever holds them;
-    ``held`` what each client holds in all its splits; ``sketch`` has the eight smallest hashes of single inputs, of
-    which two draws from the same samples share some. By these one knows data that are dealt or split anew from new
-    data. Inputs that were prepared count as they were given, since other training samples prepare them otherwise.
+    By ``pool``, ``train_pool``, ``held`` and ``sketch`` (the eight smallest hashes of single inputs) one knows data
+    that are dealt or split anew from new data. Inputs count as they were given, whatever prepared them.
     """
     samples = {name: _of_samples(of) for name, of in clients.all_splits.items()}
     truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
@@ -170,7 +168,8 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         if seeds:
             without, only = (all(pairs[seed][i] is None for seed in seeds) for i in (0, 1))
             which = f"{what} of seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
-            (coded if part == "network" else different).append(_worded(which, without, only))
+            word = f"no {which}" if without else f"{which} (none here)" if only else f"other {which}"
+            (coded if part == "network" else different).append(word)
     codes, specs = _table(there, "code"), _table(there, "methods")
     for label, code in here["code"].items():
         if codes.get(label) != code and specs.get(label) == here["methods"][label]:
@@ -181,10 +180,6 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     if pair[0] != pair[1] and there.get("participation") == here["participation"]:
         coded.append("other code of the attendance")
     return different + coded + (_values(there.get("python"), here["python"], "python") if coded else [])
-
-
-def _worded(which: str, without: bool, only: bool) -> str:
-    return f"no {which}" if without else f"{which} (none here)" if only else f"other {which}"
 
 
 def _values(there: Any, here: Any, name: str) -> list[str]:

@@ -26,19 +26,13 @@ _RANKS = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
 class MaskedBatchNorm(nn.Module):
     """Batch norm (Ioffe and Szegedy, 2015, Algorithm 1) whose moments count valid rows only.
 
-    It takes over the parameters and running statistics of a torch layer (shared, not copied), under the same names, and
-    is torch's own operation whenever all rows are valid. In training mode the outputs at other rows are the bias alone,
-    and whatever stands in those rows has no influence. With running statistics the evaluation mode works row by row and
-    needs no mask.
+    It shares the parameters and running statistics of a torch layer, under the same names, and is torch's own operation
+    whenever all rows are valid. In training mode the outputs at other rows are the bias alone, and whatever stands
+    there has no influence. A channel with a single value, at which torch raises an error, has variance zero; without
+    any valid row running statistics stay as they are, bit for bit.
 
-    Where torch raises an error because a channel has a single value, the variance is zero: the output is the bias, and
-    the running variance moves towards zero. Without any valid row the running statistics stay as they are, bit for
-    bit.
-
-    The mask `valid`, (B,), is empty, as at first, if all rows count. It is a buffer, so that
-    ``torch.func.functional_call`` can set it for one call. In training mode the running statistics, (C,), move in
-    place, without gradient, by torch's rule: under ``functional_call`` the caller's tensors, under ``torch.vmap`` their
-    rows.
+    The mask `valid`, (B,), empty if all rows count, is a buffer, which ``functional_call`` sets for one call. Running
+    statistics, (C,), move in place: under ``functional_call`` the caller's tensors, under ``torch.vmap`` their rows.
     """
 
     valid: Tensor
@@ -111,21 +105,13 @@ def _gru(inner: Tensor, outer: Tensor, h: Tensor) -> tuple[Tensor, ...]:
     return ((1 - z) * n + z * h,)
 
 
-def _tanh(inner: Tensor, outer: Tensor, h: Tensor) -> tuple[Tensor, ...]:
-    return ((outer + inner).tanh(),)
-
-
-def _relu(inner: Tensor, outer: Tensor, h: Tensor) -> tuple[Tensor, ...]:
-    return ((outer + inner).relu(),)
-
-
 #: Returns the state after a step, hidden states first. Its arguments are what hidden states and inputs add to the
 #: gates, and the state before.
 _CELLS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "LSTM": _lstm,
     "GRU": _gru,
-    "RNN_TANH": _tanh,
-    "RNN_RELU": _relu,
+    "RNN_TANH": lambda inner, outer, h: ((outer + inner).tanh(),),
+    "RNN_RELU": lambda inner, outer, h: ((outer + inner).relu(),),
 }
 
 
@@ -151,12 +137,7 @@ class Unrolled(nn.Module):
     def forward(
         self, x: Tensor, hx: Tensor | tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
-        """Run over sequences of one length, (L, B, inputs), or (B, L, inputs) if ``batch_first``; not over packed ones.
-
-        `hx` has the initial hidden states, (layers, B, hidden), of an LSTM a pair with the cell states; by default
-        zero. Returns the last layer's hidden states, (L, B, hidden) or (B, L, hidden), and the states after the last
-        step, in the form of `hx`.
-        """
+        """Run over sequences of one length, not packed ones; arguments and outcomes are those of torch's layers."""
         if not isinstance(x, Tensor) or x.ndim != 3:
             what = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
             raise ValueError(f"x must be a tensor of 3 axes, a batch of sequences of one length; it has {what}.")
@@ -214,9 +195,8 @@ _STAND_INS: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
 def stackable(module: nn.Module) -> nn.Module:
     """Replace batch norm, recurrent layers, dropout and padded embeddings by layers that run stacked over clients.
 
-    The module is changed in place, at any depth, and returned; if it is itself such a layer, its replacement is. If a
-    layer cannot run stacked, nothing is changed and a ValueError names it and the remedy. Parameters and running
-    statistics keep their names and values; only the counter ``num_batches_tracked`` goes.
+    The module is changed in place, at any depth, and returned, or its replacement. Leaves keep their names and values.
+    If a layer cannot run stacked, nothing is changed and a ValueError names it and the remedy.
     """
     replaced: dict[nn.Module, nn.Module] = {}
     for name, layer in module.named_modules():

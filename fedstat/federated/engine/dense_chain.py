@@ -149,8 +149,7 @@ def stacked(layer: Layer, params: Params) -> Weights:
 def passed(below: Layer, h: Tensor, delta: Tensor, weight: Tensor, place: Tensor | None) -> Tensor:
     """Return the slopes (c, B, f) at what the layer `below` added up, whose activation made `h` (c, B, f) of it.
 
-    They come from the slopes `delta` (c, B, o) behind the next layer, through its `weight` (c, o, f); the result is
-    written to `place`, if given.
+    They come from the slopes `delta` (c, B, o) behind the next layer, through its `weight` (c, o, f).
     """
     # one output: a product of a column and a row, in which torch.bmm is several times slower
     slopes = torch.mul(delta, weight, out=place) if weight.shape[1] == 1 else torch.bmm(delta, weight, out=place)
@@ -161,32 +160,19 @@ def passed(below: Layer, h: Tensor, delta: Tensor, weight: Tensor, place: Tensor
     return slopes
 
 
-def _one_hot(outputs: Tensor, y: Tensor) -> Tensor:
-    return F.one_hot(y, outputs.shape[-1]).to(outputs.dtype)
-
-
 def _column(outputs: Tensor, y: Tensor) -> Tensor:
     return y.to(outputs.dtype).unsqueeze(-1)
-
-
-def _of_cross_entropy(outputs: Tensor, targets: Tensor, place: Tensor) -> Tensor:
-    return torch.ops.aten._softmax.out(outputs, -1, False, out=place).sub_(targets)
-
-
-def _of_logistic(outputs: Tensor, targets: Tensor, place: Tensor) -> Tensor:
-    return torch.sigmoid(outputs, out=place).sub_(targets)
-
-
-def _of_squared(outputs: Tensor, targets: Tensor, place: Tensor) -> Tensor:
-    return torch.sub(outputs, targets, out=place)
 
 
 #: How the slopes of a loss by the outputs (..., B, Q) come about: a function that brings targets (..., B) into their
 #: shape, and one that writes the slopes to a place.
 SLOPES: dict[Loss, tuple[Callable[[Tensor, Tensor], Tensor], Slope]] = {
-    cross_entropy: (_one_hot, _of_cross_entropy),
-    logistic: (_column, _of_logistic),
-    squared: (_column, _of_squared),
+    cross_entropy: (
+        lambda h, y: F.one_hot(y, h.shape[-1]).to(h.dtype),
+        lambda h, targets, place: torch.ops.aten._softmax.out(h, -1, False, out=place).sub_(targets),
+    ),
+    logistic: (_column, lambda h, targets, place: torch.sigmoid(h, out=place).sub_(targets)),
+    squared: (_column, lambda h, targets, place: torch.sub(h, targets, out=place)),
 }
 
 

@@ -3,19 +3,9 @@
 What a task does is what the built-in executor would have done in this process: a chunk of a stack begins and ends
 where it does here, torch has as many threads as here, every random draw is a function of keys, and numbers travel with
 the layout that they have here. So the bits are those of this process, on the same kind of processor with the same
-versions, whoever computed them and however often. That is also why a task whose worker was killed may simply be done
-again, which Ray does. On GPUs, whose sums have no fixed order, chunks are cut so that all of them have work.
-
-What travels, and when:
-
-- the training samples and the network once a run, and once the samples of a split that models are evaluated on where
-  all clients have equally many, into Ray's object store: a machine fetches them once, and its workers share that copy;
-- with every evaluation, the padded inputs of clients that have unequally many;
-- in every round, to the tasks: the method, the settings and what all clients received alike, once; and each client's
-  own rows of the leaves with its job. Back come the rows that training ended with, or the outputs of evaluation.
-
-Between rounds rows live with this process, which saves and evaluates them: a method that is personal sends each
-participant's personal leaves out and back in every round. Nothing is kept by a worker that a later task would need.
+versions, whoever computed them and however often: Ray does a task again whose worker was killed. On GPUs, whose sums
+have no fixed order, chunks are cut so that all of them have work. ``docs/ray.md`` says what travels, and when; nothing
+is kept by a worker that a later task would need.
 """
 
 from __future__ import annotations
@@ -199,15 +189,14 @@ def _evaluated(
     torch.set_num_threads(threads)
     outputs, learner, predictor, names, same = ray.get(shared[0])
     device = learner.network.device
-    x = _unpacked(inputs, device) if held is None else _rows_of(_view(held), *inputs).to(device)
+    if held is None:
+        x = _unpacked(inputs, device)
+    else:  # rows of as many samples each, which lie end to end
+        first, last, each = inputs
+        x = _view(held)[first * each : last * each].unflatten(0, (last - first, each)).to(device)
     predictor = replace(predictor, params=_rows(names, same, own, len(x), device))
     with products(tf32=tf32), sharing_gpu(gpus):
         return _packed(outputs(learner, predictor, x, _unpacked(n, device)))
-
-
-def _rows_of(samples: Tensor, first: int, last: int, each: int) -> Tensor:
-    """Return the rows `first` to `last`, of as many samples each, as a view of samples that lie end to end."""
-    return samples[first * each : last * each].unflatten(0, (last - first, each))
 
 
 def _chunked_outputs(size: int, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:

@@ -302,7 +302,7 @@ class _Crew:
         if torch.stack([finite, *sums]).all():
             return
         for leaf in moved:  # a sum may overflow where no element is infinite
-            finite = finite & self.each(_all_finite)(leaf)
+            finite = finite & self.each(lambda one: one.isfinite().all())(leaf)
         if finite.all():
             return
         which = int((~finite).nonzero()[0])
@@ -372,10 +372,6 @@ class _Gradients:
 
 def _scaled(lr: Rate, factor: float) -> Rate:
     return {name: rate * factor for name, rate in lr.items()} if isinstance(lr, Mapping) else lr * factor
-
-
-def _all_finite(leaf: Tensor) -> Tensor:
-    return leaf.isfinite().all()
 
 
 @torch.no_grad()
