@@ -29,8 +29,8 @@ from fedstat.methods import FedAvg, Local
 from fedstat.models import mlp
 
 INPUTS, UNITS, CLASSES = 3, 5, 2
-_TIGHT, _ROUNDING = 1e-12, 1e-8
-_PLAIN = mlp(INPUTS, UNITS, CLASSES)
+_TIGHT, ROUNDING = 1e-12, 1e-8
+NETWORK = mlp(INPUTS, UNITS, CLASSES)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def check_method(
     >>> import fedstat as fs
     >>> fs.testing.check_method(fs.methods.FedPer(), examples=1)
     """
-    network = model or type(method).example_model or _PLAIN
+    network = model or type(method).example_model or NETWORK
     laws: dict[str, Callable[[Case], None]] = {
         "permutation": lambda case: _permutation(method, network, case),
         "one client": lambda case: _one_client(method, network, case),
@@ -125,7 +125,7 @@ def check_method(
         "resume": lambda case: _resume(method, network, case),
         "traffic": lambda case: _traffic(method, network, case),
     }
-    normed = _normed if network is _PLAIN else network
+    normed = _normed if network is NETWORK else network
     if build(normed, np.random.default_rng(0)).statistics:
         laws["statistics"] = lambda case: _statistics(method, normed, case)
     known = {*laws, "statistics", "all shared", "all personal"}
@@ -203,7 +203,8 @@ def _trained(
     return _models(method, run_quietly(method, model, clients, training, rounds, case.seed, **options))
 
 
-def _same(first: dict[str, Params], second: dict[str, Params], tolerance: float) -> None:
+def same(first: dict[str, Params], second: dict[str, Params], tolerance: float) -> None:
+    """Compare leaves, by the name of the model that they belong to."""
     assert first.keys() == second.keys(), f"estimands {sorted(first)} became {sorted(second)}"
     for estimand in first:
         if alone := sorted(first[estimand].keys() ^ second[estimand].keys()):
@@ -222,7 +223,7 @@ def _permutation(method: Method, model: Model, case: Case) -> None:
     order = stream(case.seed, "order").permutation(len(clients))
     moved = Clients(clients.train.of(order), classes=clients.classes)
     here, there = (_trained(method, model, some, _FULL_BATCH, 3, case) for some in (clients, moved))
-    _same({e: {n: leaf[order] for n, leaf in p.items()} for e, p in here.items()}, there, _ROUNDING)
+    same({e: {n: leaf[order] for n, leaf in p.items()} for e, p in here.items()}, there, ROUNDING)
 
 
 def _one_client(method: Method, model: Model, case: Case) -> None:
@@ -243,7 +244,7 @@ def _one_client(method: Method, model: Model, case: Case) -> None:
             nn.functional.cross_entropy(network(leaves, x, train=True), y).backward()
             optimizer.step()
         central = {name: leaf.detach()[None] for name, leaf in leaves.items()}
-        _same({estimand: central}, {estimand: {name: end[estimand][name] for name in central}}, _ROUNDING)
+        same({estimand: central}, {estimand: {name: end[estimand][name] for name in central}}, ROUNDING)
 
 
 def _clones(method: Method, model: Model, case: Case) -> None:
@@ -253,7 +254,7 @@ def _clones(method: Method, model: Model, case: Case) -> None:
     for row in range(len(several)):
         clone = {e: {n: leaf[row : row + 1] for n, leaf in p.items()} for e, p in stacked.items()}
         try:
-            _same(single, clone, _ROUNDING)
+            same(single, clone, ROUNDING)
         except AssertionError as error:
             raise AssertionError(
                 f"{error}. Do the weights sum to one? Does the method choose by rank, quantile or top k? Equal clients "
@@ -268,7 +269,7 @@ def _fixed_point(method: Method, model: Model, case: Case) -> None:
     population = replace(result.federations[key], rng=stream(case.seed, "method"))
     begun = replace(result, states={key: method.init(result.network(key), population)})
     assert state.round == 3, f"three rounds ended in round {state.round}"
-    _same(_models(method, begun), _models(method, result), 0.0)
+    same(_models(method, begun), _models(method, result), 0.0)
 
 
 def _chunk(method: Method, model: Model, case: Case) -> None:
@@ -277,7 +278,7 @@ def _chunk(method: Method, model: Model, case: Case) -> None:
         for chunk in (1, 2, None)
     )
     for other in others:
-        _same(alone, other, _TIGHT)
+        same(alone, other, _TIGHT)
 
 
 def _resume(method: Method, model: Model, case: Case) -> None:
@@ -290,10 +291,10 @@ def _resume(method: Method, model: Model, case: Case) -> None:
         run(1).save(Path(folder) / "run")
         continued = run(3, load(Path(folder) / "run"))
     whole = run(3)
-    _same(_models(method, whole), _models(method, continued), 0.0)
+    same(_models(method, whole), _models(method, continued), 0.0)
     (here,), (there,) = whole.states.values(), continued.states.values()
     for group in ("server", "memory", "clients", "unsent"):
-        _same({group: dict(getattr(here, group))}, {group: dict(getattr(there, group))}, 0.0)
+        same({group: dict(getattr(here, group))}, {group: dict(getattr(there, group))}, 0.0)
     assert whole.history.equals(continued.history), "the history of a continued run differs"
     assert whole.traffic.equals(continued.traffic), "the traffic of a continued run differs"
 
@@ -319,7 +320,7 @@ def _traffic(method: Method, model: Model, case: Case) -> None:
                 self.download(s, replace(update, ids=everyone, start=self.receive(s, everyone))) for s in (true, heard)
             ]
             assert sent[0].keys() == sent[1].keys(), f"downloads {sorted(sent[0])} became {sorted(sent[1])}"
-            _same({"download": _readable(sent[0])}, {"download": _readable(sent[1])}, _ROUNDING)
+            same({"download": _readable(sent[0])}, {"download": _readable(sent[1])}, ROUNDING)
             return true
 
     clients = case.clients()
@@ -333,7 +334,7 @@ def _traffic(method: Method, model: Model, case: Case) -> None:
 
 def _normed() -> nn.Module:
     """Build the network of the laws with batch norm after its hidden layer."""
-    layers = dict(_PLAIN().named_children())
+    layers = dict(NETWORK().named_children())
     return nn.Sequential(OrderedDict(hidden=layers["hidden"], norm=nn.BatchNorm1d(UNITS), head=layers["head"]))
 
 
@@ -387,4 +388,4 @@ def _limit(variant: Method, limit: Method, model: Model, case: Case) -> None:
     both = (_trained(method, model, case.clients(), _SGD, 3, case, participation=0.7) for method in (variant, limit))
     # the names of the estimands may differ ("personal" where every unit is shared), the models may not
     here, there = ({"model": next(iter(models.values()))} for models in both)
-    _same(here, there, 0.0)
+    same(here, there, 0.0)

@@ -33,12 +33,9 @@ from fedstat.federated.mechanisms import Mechanism
 from fedstat.federated.metrics import Metric
 from fedstat.federated.state import Federation
 from fedstat.methods import FedAvg, FedPer, FedRep, Local
-from fedstat.models import mlp
-from fedstat.testing.methods import CLASSES, INPUTS, UNITS, Case, run_quietly, search
+from fedstat.testing.methods import NETWORK, ROUNDING, Case, run_quietly, same, search
 
-_ROUNDING = 1e-8
 _SLOT = "kept"
-_NETWORK = mlp(INPUTS, UNITS, CLASSES)
 _TRAINING = Training(lr=0.1, momentum=0.5, batch_size=3, local_epochs=2)
 
 
@@ -294,7 +291,7 @@ def check_executor(executor: Executor, *, examples: int = 10) -> None:
             for other in ours:
                 _same_clients(theirs, other)
                 gap = np.abs(theirs.history["value"].to_numpy() - other.history["value"].to_numpy()).max()
-                assert gap <= _ROUNDING, f"metrics differ by {gap:.3g}"
+                assert gap <= ROUNDING, f"metrics differ by {gap:.3g}"
 
     search(executor, "as the built-in ones", law, examples, 2)
 
@@ -417,7 +414,7 @@ def _company(training: Training, case: Case) -> None:
 
 def _absent(training: Training, case: Case) -> None:
     clients, before = case.clients(), dict[str, Tensor]()
-    played = rounds(_Keeps(), _NETWORK, clients, training, participation=0.5, seed=case.seed, dtype="float64")
+    played = rounds(_Keeps(), NETWORK, clients, training, participation=0.5, seed=case.seed, dtype="float64")
     for round in islice(played, 3):
         ((key, state),) = round.states.items()
         absent = sorted({*range(len(clients))} - {*round.updates[key].ids.tolist()})
@@ -434,17 +431,16 @@ def _still(training: Training, case: Case) -> None:
 
 
 def _trained(method: Method, training: Training, clients: Clients, case: Case, **options: Any) -> Result:
-    return run_quietly(method, _NETWORK, clients, training, 2, case.seed, **options)
+    return run_quietly(method, NETWORK, clients, training, 2, case.seed, **options)
 
 
 def _same_clients(here: Result, there: Result, *, only: int | None = None) -> None:
     """Compare what clients hold, and the server's leaves unless `only` so many clients count."""
-    ((_, a),), ((_, b),) = here.states.items(), there.states.items()
-    pairs = {name: (leaf[:only], b.clients[name][:only]) for name, leaf in a.clients.items()}
-    pairs |= {} if only else {name: (leaf, b.server[name]) for name, leaf in a.server.items()}
-    for name, (one, other) in pairs.items():
-        gap = (one - other).abs().max().item()
-        assert gap <= _ROUNDING, f"{name} differs by {gap:.3g}"
+    (a,), (b,) = here.states.values(), there.states.values()
+    mine, theirs = ({name: leaf[:only] for name, leaf in state.clients.items()} for state in (a, b))
+    same({"clients": mine}, {"clients": theirs}, ROUNDING)
+    if only is None:
+        same({"server": a.server}, {"server": b.server}, ROUNDING)
 
 
 def _outputs_and_targets(classes: int | None, outputs: int | None) -> tuple[Tensor, Tensor]:
