@@ -315,10 +315,8 @@ def falsified(
 ) -> Update:
     """Return the update with what the attackers among the participants send in the place of what they trained.
 
-    Numbers that they send as they are stay the same to the last bit. Where masks tell what travels and differ between
-    clients, an attacker falsifies the elements that it sends; of `Sparse` entries those that are not zero. `who` are
-    the attackers among all clients, `sent` is what the participants would upload, and the state's ``server`` names the
-    leaves. An attack that returns anything but a change for each attacker, or finds nothing to falsify, raises a
+    `who` are the attackers among all clients, who falsify the elements that they send; `sent` is what the participants
+    would upload. An attack that returns anything but a change for each of them, or finds nothing to falsify, raises a
     ValueError.
     """
     malicious = torch.from_numpy(np.isin(update.ids.cpu().numpy(), who)).to(update.ids.device)

@@ -157,10 +157,9 @@ def decode(
 ) -> dict[str, Tensor]:
     """Rebuild one client's tensors from the bytes that `encode` returned, as the receiver does.
 
-    `template` is a message of the same form, of which only what the receiver knows is read: names, shapes, dtypes and
-    the masks of `Selected` entries, in which `row` is the client; neither values nor `Bits`. `nonzeros` counts the
-    elements of every `Sparse` entry and travels with the scalars. What was not sent is nan in a `Selected` entry, and 0
-    in a `Sparse` one. Bytes of another length than the template's, or a missing count, raise a ValueError.
+    Of `template` only what the receiver knows is read: names, shapes, dtypes, and the masks of `Selected` entries at
+    the client's `row`. `nonzeros` counts the elements of every `Sparse` entry. What was not sent is nan in a `Selected`
+    entry, and 0 in a `Sparse` one. Bytes of another length, or a missing count, raise a ValueError.
     """
     reader = _Reader(data)
     counts = nonzeros or {}

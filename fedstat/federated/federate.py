@@ -236,8 +236,7 @@ def rounds(
     Stop as soon as the mean accuracy is good enough:
 
     >>> import numpy as np, fedstat as fs
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(200, 3))
+    >>> x = np.random.default_rng(0).normal(size=(200, 3))
     >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0).astype(int), np.arange(200) % 5)
     >>> for round in fs.rounds(fs.FedAvg(), fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.5)):
     ...     table = round.evaluate(metrics=["macro_f1"])

@@ -19,8 +19,7 @@ def weights_of_all(weighting: str, federation: Federation) -> Tensor:
 def step_to_mean(server: Params, update: Update, shared: Params) -> Params:
     """Move shared elements by the weighted mean of the participants' changes.
 
-    `shared` holds the participants' masks as `State.shared` does. Where clients differ in what they share, the mean
-    runs over those that share the element; an element that no participant shares stays as it is.
+    `shared` holds the participants' masks; the mean runs over those that share an element, which else stays as it is.
     """
     new = {}
     for name, leaf in server.items():

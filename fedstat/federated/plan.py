@@ -55,9 +55,8 @@ Population = Clients | Callable[[int], Clients] | Callable[[int, int], Clients]
 class Plan:
     """A run that is all set, and has not begun.
 
-    Methods and equipment are by label, replicates by seed; methods of equal training have one equipment in common, by
-    which they may train as one stack. `config` is all of it in plain values, with the hashes by which the run is known
-    again.
+    Methods and equipment are by label, replicates by seed; `config` is all of it in plain values, with the hashes by
+    which the run is known again.
     """
 
     methods: Mapping[str, Method]

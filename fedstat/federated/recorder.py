@@ -27,12 +27,7 @@ from fedstat.federated.state import State
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """A choice of what is measured and kept of a run.
-
-    Models are measured after the rounds `evaluated`, 0 for the start, on the default split and `splits`, by the
-    standard metrics and `metrics`; if `trained`, participants' models also before the server averages them.
-    `checkpoint` is the number of rounds between checkpoints; by default time decides (`Checkpoints`).
-    """
+    """What is measured of a run, after the rounds `evaluated` on `splits` and the default one, and what is kept."""
 
     rounds: int
     evaluated: set[int]

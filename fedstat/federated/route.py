@@ -54,10 +54,9 @@ class Equipment:
 class Route:
     """What a method's clients train with on a network, and how; ``str`` says it in a line.
 
-    Gradients have a closed form, a chain of products, where nothing but the plain loss of a chain of layers is asked
-    for; everything else takes the general path, which is autograd's, under ``torch.vmap`` in a stack. `own` has the
-    steps and class attributes in which the method's local training differs from FedAvg's; `held` is the bytes of one
-    client's leaves. With `tf32` products may round to TF32.
+    Gradients have a closed form where nothing but the plain loss of a chain of layers is asked for; everything else
+    takes the general path, autograd's. `own` has the steps and class attributes in which the method's local training
+    differs from FedAvg's; `held` is the bytes of one client's leaves.
     """
 
     method: Method

@@ -64,8 +64,7 @@ class Blocks:
         """Return which blocks are kept, (blocks,): the first of each leaf, and others in the order of the ranking.
 
         Dense layers and all others fill capacities of their own, ``density - least`` of the elements outside first
-        blocks, rounded. Under "score/size" they fill up until the next block does not fit, under "score" they pass over
-        blocks that do not fit. A score below `least` counts as `least`; of ties the lower index wins.
+        blocks, rounded, as `PFedGate` says of `ranking`. A score below `least` counts as it; of ties the first wins.
         """
         scores, sizes = scores.double().clamp(min=self.least(density)), self.sizes
         size = np.array([n for blocks in sizes.values() for n in blocks], float)
@@ -133,10 +132,9 @@ def moments(gate: Params) -> Params:
 def score(gate: Params, x: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Params]:
     """Score all blocks for every sample, by a switchable norm, a dense layer, a batch norm and a sigmoid.
 
-    The gate has the leaves of `gate_leaves` and `moments`. A sample of `x` is a vector of features, (H, W), or with
-    channels first. The norms use the moments of the samples that are `valid`, (samples,), or without it those in
-    `gate`. Return scores in (0, 1), (samples, blocks), and the means and (biased) variances that the norms used.
-    Equation 3 of Luo et al. (2019), Differentiable Learning-to-Normalize via Switchable Normalization.
+    The norms use the moments of the samples that are `valid`, (samples,), or without it those in `gate`. Return scores
+    in (0, 1), (samples, blocks), and the means and (biased) variances that the norms used. Equation 3 of Luo et al.
+    (2019), Differentiable Learning-to-Normalize via Switchable Normalization.
     """
     x = x.reshape(len(x), len(gate["input.weight"]), -1)
     mean, var = x.mean(-1), x.var(-1, correction=0)

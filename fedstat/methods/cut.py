@@ -52,10 +52,9 @@ _ROUNDING = 1e-9
 def is_shared(statistic: np.ndarray, cut: Cut, previous: np.ndarray) -> np.ndarray:
     """Return which units are shared: those with ``statistic >= cut``, where equal means equal up to rounding.
 
-    All are (units,). The statistic is NaN where it is undefined (a unit whose parameters do not vary). Such a unit
-    stays as it was in `previous`, unless the cut is a number that decides alone (at most 0: all units are shared;
-    infinite: none is). A count includes the units that stay shared so; if they alone exceed it, those with the highest
-    index turn personal.
+    All are (units,). A unit whose statistic is undefined, NaN, stays as it was in `previous`, unless the cut is a
+    number that decides alone (at most 0, or infinite). A count includes the units that stay shared so; if they alone
+    exceed it, those with the highest index turn personal.
     """
     known = ~np.isnan(statistic)
     if isinstance(cut, Count):

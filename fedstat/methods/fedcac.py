@@ -152,8 +152,7 @@ class FedCAC(Method):
     def _peers(self, overlap: Tensor, others: Tensor, round: int) -> Tensor:
         """Return a mask that is true at those of `others` whose overlap reaches the threshold of a round.
 
-        An overlap is the number of common critical positions, which float64 counts exactly. Up to the size of a mask,
-        the same for all clients, this is the published ``1 - |M_i - M_j|_1 / (2 |M_i|_1)``.
+        An overlap counts common critical positions: up to a factor the published ``1 - |M_i - M_j|_1 / (2 |M_i|_1)``.
         """
         if not others.any():
             return others

@@ -342,9 +342,8 @@ def _units(shared: Params, layer: str) -> Tensor:
 def communality(weights: np.ndarray, kappa: float) -> np.ndarray:
     """Return each unit's communality by principal-axis factor analysis of all clients' incoming weights.
 
-    The analysis takes one client at a time. It warns, in words that do not change from round to round, where the data
-    do not determine the communalities. Weights or changes are (clients, units, ...), and `kappa` is the share of the
-    eigenvalues that the factors must reach. Units that do not vary have NaN.
+    It warns, in words that do not change from round to round, where the data do not determine them. Weights or changes
+    are (clients, units, ...). Units that do not vary have NaN.
     """
     clients = (factor.Moments.of(factor.units_as_columns(weights[k : k + 1])) for k in range(len(weights)))
     return _communality(reduce(add, clients), kappa)
@@ -373,9 +372,8 @@ def _communality(moments: factor.Moments, kappa: float) -> np.ndarray:
 def squares_in_eigenvectors(weights: np.ndarray, kappa: float) -> np.ndarray:
     """Return the sum of each unit's squares in the leading unit eigenvectors of the units' correlations.
 
-    Under this statistic of the authors' code, and not under the communality, a unit's squares sum to one over all
-    components, as the paper's section 4.2 has it. The eigenvectors are one fewer than the number whose eigenvalues
-    reach the share `kappa`. Weights or changes are (clients, units, ...). Units that do not vary have NaN.
+    The eigenvectors are one fewer than the number whose eigenvalues reach the share `kappa`. Weights or changes are
+    (clients, units, ...). Units that do not vary have NaN.
     """
     columns = factor.units_as_columns(weights)
     columns = columns - columns.mean(axis=0)

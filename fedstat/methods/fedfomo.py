@@ -64,11 +64,9 @@ class FedFOMO(Local):
     It looks at validation samples:
 
     >>> import fedstat as fs
-    >>> x, y = fs.data.digits()
-    >>> clients = fs.data.from_indices(x, y, fs.data.iid(200, 4), validation=0.3)
-    >>> result = fs.federate(
-    ...     fs.methods.FedFOMO(), fs.models.mlp(64, 8, 10), clients, fs.Training(lr=0.1), rounds=2, progress=False
-    ... )
+    >>> clients = fs.data.relu_mixture(clients=4, d=5, units=8, samples=20, test=50, seed=0)
+    >>> training, model = fs.Training(lr=0.1), fs.models.mlp(5, 8, 1)
+    >>> result = fs.federate(fs.methods.FedFOMO(), model, clients, training, rounds=2, progress=False)
     >>> sorted(result.history["estimand"].unique())
     ['personal']
     """

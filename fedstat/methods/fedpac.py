@@ -163,11 +163,9 @@ class FedPAC(Method):
 def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Solve every client's programme: ``min_a sum_j a_j^2 V_j + ||h_i - sum_j a_j h_j||^2`` on the simplex.
 
-    `h`, (clients, classes * features), are class means times class shares, and `v` their variances, which rounding may
-    have made negative. Row i of the result holds client i's weights.
-
-    The objective is ``||R a||^2``. Without the constraint on the sum, ``||R u||^2 + (1'u - 1)^2`` over u >= 0 has its
-    minimum at ``u = a / (1 + ||R a||^2)``, where a is the minimiser on the simplex, which is thus `u` rescaled.
+    `h` is (clients, classes * features), and row i of the result client i's. The objective is ``||R a||^2``; without
+    the constraint on the sum, ``||R u||^2 + (1'u - 1)^2`` over u >= 0 has its minimum at ``u = a / (1 + ||R a||^2)``,
+    where a is the minimiser on the simplex, which is thus `u` rescaled.
     """
     from scipy.optimize import nnls
 

@@ -23,8 +23,7 @@ def fine_tuned(
 ) -> dict[str, Predictor]:
     """Train a copy of each client's model on its samples, by the plain loss and batches of its own.
 
-    Models `start`, (clients, ...), are trained as a whole, or their head, the last dense layer. It needs the clients'
-    data, which a loaded result does not hold.
+    Models `start`, (clients, ...), are trained as a whole, or their head, the last dense layer.
     """
     if federation is None:
         raise ValueError(

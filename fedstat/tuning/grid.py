@@ -38,9 +38,8 @@ class Trial:
 class Grid:
     """All that can be chosen.
 
-    Of equals, the first in the order of a parameter's values is taken. `steps` are parameters that are chosen together,
-    step by step; before its own step a parameter is held at its value of `start`. `factors` are ratios of the two
-    smallest values, for parameters whose values are positive numbers in equal ratios.
+    `steps` are parameters that are chosen together, step by step; before its own step a parameter is held at its value
+    of `start`. `factors` are ratios of the two smallest values, of those whose values are in equal ratios.
     """
 
     maker: Maker

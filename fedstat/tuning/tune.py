@@ -139,8 +139,7 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
     --------
     >>> import numpy as np, fedstat as fs
     >>> x = np.random.default_rng(0).normal(size=(200, 3))
-    >>> y = (x[:, 0] > 0).astype(int)
-    >>> clients = fs.data.from_arrays(x, y, np.arange(200) % 5, test=0.2, validation=0.2)
+    >>> clients = fs.data.from_arrays(x, (x[:, 0] > 0) * 1, np.arange(200) % 5, test=0.2, validation=0.2)
     >>> tuning = fs.tune(
     ...     fs.FedAvg(), {"lr": [0.001, 0.1, 0.3]}, fs.models.mlp(3, 8, 2), clients, fs.Training(lr=0.1),
     ...     rounds=5, seed=range(3), fresh=range(10, 14), last=2,

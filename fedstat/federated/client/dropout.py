@@ -35,12 +35,9 @@ _SATURATION = -1.7580993408473766
 class KeyedDropout(nn.Module):
     """Torch's dropout, with noise from a key in place of a generator.
 
-    Without a key, and in evaluation mode, it returns its inputs. Of several calls in one forward pass each has noise
-    of its own. The key, an int64 of shape () (or of shape (0,), as at first, if there is none), is a buffer, so that
-    ``torch.func.functional_call`` can set it for one call, as `keys` says.
-
-    Srivastava et al. (2014), Dropout; Tompson et al. (2015), whole channels; Klambauer et al. (2017), alpha dropout,
-    which keeps mean zero and variance one.
+    The key, an int64 of shape () (or of shape (0,), as at first: none), is a buffer, which ``functional_call`` sets for
+    one call; each of several calls in a forward pass has noise of its own. Srivastava et al. (2014), Dropout; Tompson
+    et al. (2015), whole channels; Klambauer et al. (2017), alpha dropout, which keeps mean zero and variance one.
     """
 
     key: Tensor
@@ -81,10 +78,8 @@ class KeyedDropout(nn.Module):
 def hashed(key: Tensor, shape: Sequence[int]) -> Tensor:
     """Return numbers of the given shape, uniform over all int64, each a function of `key` and its own indices alone.
 
-    The numbers of two keys, of shape (), are independent if the keys are random or apart by a multiple of 2**32. A
-    shorter axis has the same numbers, as far as it goes. Along every axis they are the numbers of splitmix64 (Steele,
-    Lea and Flood, 2014, Fast splittable pseudorandom number generators), whose seed is the number on the axes before;
-    see Salmon et al. (2011) on generators that count.
+    Keys that are random, or apart by a multiple of 2**32, have independent numbers. Along every axis they are those of
+    splitmix64 (Steele, Lea and Flood, 2014), whose seed is the number on the axes before.
     """
     state = key
     for length in shape:

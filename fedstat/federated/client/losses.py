@@ -33,9 +33,8 @@ LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "logistic": logistic,
 def choose_task(wanted: LossName | Loss | None, classes: int | None, outputs: int) -> LossName:
     """Return what the network's outputs mean: the loss that is wanted, or by default the one that the task asks for.
 
-    The default is squared error for regression (`classes` is None), logistic loss for two classes and one output, else
-    cross-entropy. It holds for a callable too, which says nothing of what outputs mean; a regression network may then
-    have any number of outputs. If loss, task and network do not fit together, a ValueError says why.
+    The default, see `Training`, holds for a callable too, with which a regression network may have any number of
+    outputs. If loss, task and network do not fit together, a ValueError says why.
     """
     default: LossName = (
         "squared" if classes is None else "logistic" if outputs == 1 and classes == 2 else "cross_entropy"

@@ -218,9 +218,8 @@ def descend(
 ) -> None:
     """Take one step in place: clip the gradients, add the penalty's, and go where the optimiser says.
 
-    Not every leaf of `params` needs a gradient. Where `moves` is false an element's gradient counts as zero, the
-    penalty's too. If `stacked`, clients lie along the first axis, (c, ...), and only those that are `active`, (c,),
-    move; by default all.
+    Where `moves` is false an element's gradient counts as zero, the penalty's too. If `stacked`, clients lie along the
+    first axis, (c, ...), and only those that are `active`, (c,), move; by default all.
     """
     if training.clip_norm is not None:
         grads = clip(grads, training.clip_norm, stacked=stacked)

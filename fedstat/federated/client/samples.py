@@ -24,8 +24,7 @@ class StackedSamples:
     """Samples of the clients of several seeds, laid end to end: inputs `x`, (N, ...), and targets `y`, (N,).
 
     Row after row (one client of one seed) has `n` samples, (R,). Inputs are pixels and tokens unchanged, or numbers in
-    `dtype`, the floating type of the run; `Network.inputs` converts them batch by batch. What lies in a file is read
-    batch by batch, all else is on the run's device.
+    `dtype`. What lies in a file is read batch by batch, all else is on the run's device.
     """
 
     x: Tensor | Mapped

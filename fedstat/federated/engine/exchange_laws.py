@@ -105,8 +105,7 @@ def _try_poison(attack: Attack) -> None:
 def try_compression(compression: Compression, draws: int = 100) -> None:
     """Check a codec on a few vectors, and what it declares of itself by the mean of some draws; raise `BrokenLaw`.
 
-    A mean is held against what is declared with five standard errors to spare: those of its own draws, or for a bias
-    the declared ones. All draws have fixed keys, so that the outcome is always the same.
+    A mean is held against what is declared with five standard errors to spare; all draws have fixed keys.
     """
     device, unused = torch.device("cpu"), copy.deepcopy(compression)
     for place, x in enumerate(_vectors()):

@@ -6,9 +6,7 @@ go one by one over worker threads.
 
 Everything random is a function of keys, and where a chunk of a stack begins and ends is a function of network, data and
 device (`chunk_size`), not of who computes it, unless a GPU lacks the memory or shares the work with others: an executor
-decides how fast a result comes, and beyond rounding never which. Rounding is small unless something amplifies it: batch
-norm in float32, which divides by the deviations of a batch, may turn 1e-7 into 1e-2 within a few rounds
-(`docs/reliability.md`).
+decides how fast a result comes, and beyond rounding (`docs/reliability.md`) never which.
 """
 
 from __future__ import annotations

@@ -111,12 +111,8 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
 def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto") -> ExecutorName:
     """Refuse a network that the engine would train wrongly; return the executor that trains it right.
 
-    Two clients take one step each: by the engine, client by client and stacked with padding, and by torch's own
-    backward pass on a copy of the module. Gradients, outputs and running statistics must agree. Besides, a call must
-    repeat itself, draw no random numbers, write to nothing but running statistics, and in evaluation mode treat each
-    sample as if it were alone. The module and all generators stay as they are. A chain of torch's own dense layers
-    needs no trial. The weights of the network are not yet made of parts. A ``ValueError`` names the layer, leaf or
-    buffer as far as it can be found.
+    Two clients take one step each, by the engine and by torch's own backward pass, which must agree. A chain of torch's
+    own dense layers needs no trial. The weights of the network are not yet made of parts.
     """
     if chain_of(network) is not None and not _has_any_global_hook():
         return executor

@@ -63,8 +63,7 @@ class Terminated(SystemExit):
 def sigterm_waits() -> Iterator[Callable[[], bool]]:
     """Let SIGTERM wait while the block runs; yield a function that tells the block whether it came.
 
-    The earlier handler receives a second SIGTERM, and one that came while the block was ending anyway. Nothing changes
-    outside the main thread, nor if SIGTERM is ignored.
+    The earlier handler receives a second one, and one that came while the block was ending anyway.
     """
     before = signal.getsignal(signal.SIGTERM)
     main = threading.current_thread() is threading.main_thread()

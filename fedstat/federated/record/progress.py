@@ -69,9 +69,8 @@ class _Lines:
 def in_brief(evaluated: Sequence[pd.DataFrame], round: int, clients: int, since: float) -> str:
     """Say in one line how the latest evaluation went, for every method: the mean over its clients, and over seeds.
 
-    Of more than a few methods the best and the worst are named. Each table holds one method under one seed; only the
-    method's first estimand counts. The evaluation may be of an earlier round than `round`, and says so then. `clients`
-    is the number of clients trained since the moment `since` of the performance counter.
+    Each table holds one method under one seed, of which the first estimand counts; of many methods the best and the
+    worst are named. `clients` is the number of clients trained since the moment `since` of the performance counter.
     """
     speed = f"{clients / (perf_counter() - since):.0f} clients/s"
     if not evaluated:

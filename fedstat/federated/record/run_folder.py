@@ -116,9 +116,8 @@ def check_free(path: Path, continued: Mapping[str, Any] | None) -> None:
 class Saved:
     """The content of a run's folder; all by (label, seed) but configuration, tables, clients and plan.
 
-    `tables` are "metrics" and "traffic", `states` those after the last round, `kept` those after the best one if early
-    stopping keeps it. `predictions`, empty if none are kept, are files, or what makes a table when its turn comes to be
-    written.
+    `tables` are "metrics" and "traffic", `kept` the states after the best round if early stopping keeps it.
+    `predictions` are files, or what makes a table when its turn comes to be written.
     """
 
     config: dict[str, Any]
