@@ -60,9 +60,9 @@ def test_the_cheapest_that_lose_nowhere_are_named_where_local_is_good(bench, pha
     some = cards(Whole=up, Tenth=up, Nothing=up)
     (_, _, (advice, evidence), *_) = rule_of_thumb(some, bench, phase)
     assert advice == "Where Local is better than FedAvg, give each client a model of its own."
-    assert evidence.endswith("by `Nothing` (nothing) and `Tenth` (10% of a network).")
+    assert evidence.endswith("under `Nothing` (nothing) and `Tenth` (10% of a network).")
     (_, _, (_, evidence), *_) = rule_of_thumb(cards(Whole=up, Tenth={**up, "digits": "below both"}), bench, phase)
-    assert evidence.endswith("by `Whole` (100% of a network).")
+    assert evidence.endswith("under `Whole` (100% of a network).")
     (_, _, (advice, _), *_) = rule_of_thumb(cards(), bench, phase)
     assert advice == "Where Local is better than FedAvg, let clients train alone."
 
