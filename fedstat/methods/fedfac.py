@@ -372,8 +372,9 @@ def _communality(moments: factor.Moments, kappa: float) -> np.ndarray:
 def squares_in_eigenvectors(weights: np.ndarray, kappa: float) -> np.ndarray:
     """Return the sum of each unit's squares in the leading unit eigenvectors of the units' correlations.
 
-    The eigenvectors are one fewer than the number whose eigenvalues reach the share `kappa`. Weights or changes are
-    (clients, units, ...). Units that do not vary have NaN.
+    Under this statistic of the authors' code, and not under the communality, a unit's squares sum to one over all
+    components, as the paper's section 4.2 has it. The eigenvectors are one fewer than the number whose eigenvalues
+    reach the share `kappa`. Weights or changes are (clients, units, ...). Units that do not vary have NaN.
     """
     columns = factor.units_as_columns(weights)
     columns = columns - columns.mean(axis=0)
