@@ -136,8 +136,9 @@ def options_named() -> Iterator[None]:
             said = re.sub(python, option, said)
         if proposed := re.search(r"columns=\{([^}]*)\}", said):
             pairs = dict(re.findall(r"'?([^',]*?)'?: '([^']*)'", proposed[1]))
+            pairs = {shlex.quote(theirs): shlex.quote(ours) for theirs, ours in pairs.items()}
             options = [f"--{ours} {theirs}" for theirs, ours in pairs.items() if ours in _COLUMNS]
-            values = {theirs: shlex.quote(ours) for theirs, ours in pairs.items() if ours not in _COLUMNS}
+            values = {theirs: ours for theirs, ours in pairs.items() if ours not in _COLUMNS}
             options += [f"--value {theirs} --metric {ours}" for theirs, ours in values.items()][:1]
             said = said.replace(proposed[0], " ".join(options))
         raise ValueError(said) from None

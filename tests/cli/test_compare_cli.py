@@ -32,11 +32,13 @@ def theirs(tmp_path):
 NAMED = ("--method", "algo", "--seed", "run", "--client", "site", "--value", "acc", "--metric", "accuracy")
 
 
-def test_an_error_says_which_options_to_add_and_they_work(theirs):
+@pytest.mark.parametrize("word", ["acc", "Test Accuracy (%)"])
+def test_an_error_says_which_options_to_add_and_they_work(theirs, word):
+    theirs.write_text(theirs.read_text().replace("acc", word))
     refused = compare(theirs)
     assert refused.exit_code == 1
-    proposed = re.search(r"Did you mean (--.*)\?", refused.output)[1].split()
-    assert proposed == list(NAMED)
+    proposed = shlex.split(re.search(r"Did you mean (--.*)\?", " ".join(refused.output.split()))[1])
+    assert proposed == [word if option == "acc" else option for option in NAMED]
     assert "Traceback" not in refused.output
     done = compare(theirs, *proposed)
     assert done.exit_code == 0, done.output

@@ -23,7 +23,7 @@ from fedstat.inference.reading.formats import (
     tensorboard,
     wandb,
 )
-from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame
+from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame, records
 from fedstat.inference.reading.formats.runs import first_line
 from fedstat.inference.reading.formats.tables import header, in_memory, open_table
 from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, typed, whole
@@ -299,6 +299,8 @@ def _kind(path: Path) -> str:
     name = path.name.lower()
     if name.endswith((".h5", ".hdf5")):
         return "pflib"
+    if name.endswith(".json") and records(path):
+        return "table"
     if name.endswith((".json", *flower.PICKLES)) or flower.wrote(path):
         return "flower"
     if name == "metrics.csv" and fl_bench.wrote(path):
@@ -318,8 +320,8 @@ def _kind(path: Path) -> str:
 def _part(file: _File, columns: Mapping[str, str | None] | None, metric: str | None) -> Content:
     """Open one file."""
     if file.kind == "table":
-        lines = file.frame is None and file.path.name.lower().endswith(LINES)
-        table = open_table(file.path, columns, metric, file.given, frame(file.path) if lines else file.frame)
+        objects = file.frame is None and file.path.name.lower().endswith((".json", *LINES))
+        table = open_table(file.path, columns, metric, file.given, frame(file.path) if objects else file.frame)
         return Content(table, table.notes, unread=table.unread)
     if columns:
         raise ValueError(f"columns is for tables; {file.path} is of {file.kind}, whose names are known.")

@@ -194,8 +194,10 @@ def test_json_lines_are_a_table(tmp_path):
     path = tmp_path / "results.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
     pd.DataFrame(rows).to_csv(tmp_path / "results.csv", index=False)
+    pd.DataFrame(rows).to_json(tmp_path / "results.json", orient="records")
     lines, table = fs.read_results(path), fs.read_results(tmp_path / "results.csv")
     pd.testing.assert_frame_equal(lines.history, table.history)
+    pd.testing.assert_frame_equal(fs.read_results(tmp_path / "results.json").history, table.history)
     pd.testing.assert_frame_equal(lines.clients, table.clients)
     np.testing.assert_array_equal(reduce_file(path).values, reduce_file(tmp_path / "results.csv").values)
     renamed = [{"algo": row["method"], **{k: v for k, v in row.items() if k != "method"}} for row in rows]

@@ -267,6 +267,11 @@ HEAD = "method,seed,client,accuracy\n"
             r"no column 'method' and no column 'seed' and no column of values, such as 'accuracy'; its columns are "
             r"Algorithm, Run, acc. Did you mean columns=\{'Algorithm': 'method', 'Run': 'seed', 'acc': 'accuracy'\}\?",
         ),
+        (
+            "run,FedAvg,Ditto\n0,.5,.6\n",
+            {},
+            r"If each of FedAvg, Ditto is a method, write one row for each value: pandas.melt\(table, \['run'\],",
+        ),
         ("method,seed,loss_1\nA,0,.5\n", {}, r"no column of values, .*columns=\{'name in the file': 'method'\}"),
         (
             "method,seed,client_id,accuracy\nA,0,1,.5\n",

@@ -1,4 +1,4 @@
-"""JSON lines (https://jsonlines.org): an object in each line, whose keys are the columns of a table."""
+"""Tables as JSON: an object in each line (https://jsonlines.org), or an array of objects; keys are the columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,24 @@ import pyarrow as pa
 LINES = (".jsonl", ".ndjson")
 
 
+def records(path: Path) -> list[dict[str, Any]]:
+    """Read an array of objects without inner ones, as pandas writes rows; none if the file holds anything else."""
+    try:
+        entries = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return []
+    flat = isinstance(entries, list) and all(
+        isinstance(entry, dict) and not any(isinstance(value, dict | list) for value in entry.values())
+        for entry in entries
+    )
+    return entries if flat else []
+
+
 def objects(path: Path) -> list[dict[str, Any]]:
-    """Read the objects of all lines that are not blank; refuse a file without any."""
-    found = []
+    """Read the objects of an array, or of all lines that are not blank; refuse a file without any."""
+    found = records(path) if path.suffix.lower() == ".json" else []
+    if found:
+        return found
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -41,7 +56,7 @@ def first_keys(path: Path) -> list[str]:
 
 
 def frame(path: Path) -> pa.Table:
-    """Read the lines as a table; a key that a line lacks is missing there, and values of several kinds are refused."""
+    """Read the objects as a table; a key that one lacks is missing there, and values of several kinds are refused."""
     entries = objects(path)
     names = dict.fromkeys(name for entry in entries for name in entry)
     found = {}

@@ -279,6 +279,13 @@ def _proposal(unread: Sequence[str], found: Mapping[str, str], values: Mapping[s
     proposals = {
         name: of for name, of in _proposals(unread).items() if of not in found and not (values and of in METRICS)
     }
+    others = [name for name in unread if name not in proposals]
+    if len(others) > 1 and not values and "method" not in (*found, *proposals.values()):
+        keys = [*found.values(), *proposals]
+        return (
+            f"If each of {', '.join(others)} is a method, write one row for each value: "
+            f"pandas.melt(table, {keys}, var_name='method', value_name='accuracy')."
+        )
     if proposals:
         return f"Did you mean columns={proposals}?"
     return "Map them with columns={'name in the file': 'method'}, and likewise seed and accuracy."
