@@ -1,4 +1,4 @@
-"""The engine: stacked clients, local training, the round loop, results."""
+"""The algorithm of federated learning: methods, the round loop, runs and their results."""
 
 from fedstat.federated import aggregators, attacks, attendance, compression, mechanisms, metrics, server
 from fedstat.federated.client import schedules
