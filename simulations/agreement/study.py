@@ -41,7 +41,10 @@ from simulations.split.study import LAST, LAYER, draw, random_units, trained_fro
 
 Start = Literal["own", "common"]
 
-ABOUT = About("A statistic that sees whether clients agree", "FedSplit/FedFac", "section 4.1", order=50)
+ABOUT = About(
+    "A statistic that sees whether clients agree", "FedSplit/FedFac", "section 4.1", order=50,
+    times={"paper": "half an hour of two busy cores"},
+)  # fmt: skip
 STARTS: dict[Start, str] = {
     "own": "each client at its own true weights plus noise",
     "common": "all clients at the mean of the true weights plus noise",

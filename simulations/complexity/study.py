@@ -24,7 +24,10 @@ from simulations.contract import About
 from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
-ABOUT = About("The complexity term and the measured loss", "FedSplit/FedFac", "Theorem 2", order=70)
+ABOUT = About(
+    "The complexity term and the measured loss", "FedSplit/FedFac", "Theorem 2", order=70,
+    times={"paper": "5 minutes of two cores"},
+)  # fmt: skip
 LABELS = {"linear": "linear teacher", "relu": "ReLU teacher", "random": "coin flips"}
 _TEACHER_UNITS = 5
 

@@ -28,7 +28,10 @@ from simulations.contract import About
 from simulations.coverage.hospitals import INTERVALS, LEARNERS, SAMPLES, SPREADS, federations, truth
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
-ABOUT = About("How often intervals hold", "", "", order=110)
+ABOUT = About(
+    "How often intervals hold", "", "", order=110,
+    times={"paper": "half an hour of two busy cores"},
+)  # fmt: skip
 LEVEL = 0.95
 #: How errors of runs are distributed, in words.
 SHAPES = {

@@ -27,7 +27,10 @@ from simulations.contract import About
 from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
 
-ABOUT = About("Whether other clients would give the same shared units", "FedSplit/FedFac", "Algorithm 1", order=40)
+ABOUT = About(
+    "Whether other clients would give the same shared units", "FedSplit/FedFac", "Algorithm 1", order=40,
+    times={"quick": "a minute"},
+)  # fmt: skip
 LAYER = "hidden"
 LOOKS = {
     "weights": "weights after one round",

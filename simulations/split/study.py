@@ -31,7 +31,10 @@ from fedstat.methods.fedfac import communality
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 
-ABOUT = About("Which hidden units are shared", "FedSplit/FedFac", "section 4.3, every reading", order=20)
+ABOUT = About(
+    "Which hidden units are shared", "FedSplit/FedFac", "section 4.3, every reading", order=20,
+    times={"paper": "an hour of processor time, and 2.5 GiB in each of two workers"},
+)  # fmt: skip
 LAYER = "hidden"
 LAST = 10
 #: Smaller seeds served to design the study and to word FS-41c and FS-42c.

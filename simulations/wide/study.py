@@ -27,7 +27,10 @@ from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 from simulations.wide.designs import design
 
-ABOUT = About("Wide networks and the convergence theorem", "FedSplit/FedFac", "Theorem 1", order=60)
+ABOUT = About(
+    "Wide networks and the convergence theorem", "FedSplit/FedFac", "Theorem 1", order=60,
+    times={"paper": "11 minutes of two cores"},
+)  # fmt: skip
 STARTS = {"teacher": "teacher's labels, random start", "bottom": "bottom eigenvector, zero output"}
 CONVENTIONS = ("without 1/n", "with 1/n")
 #: Seeds that train as one stack; wide networks would not fit otherwise.
