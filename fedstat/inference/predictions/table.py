@@ -149,7 +149,10 @@ def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame
     elif hasattr(source, "predictions") and hasattr(source, "config"):
         rows, config, clients = source.predictions(), source.config, source.clients
     else:
-        return read_predictions(source), None, False, []
+        read = read_predictions(source)
+        several = "sample" not in read and len(read[["method", "seed"]].drop_duplicates()) > 1
+        ordered = "No column sample: rows are taken for the same patients in the same order under each method and seed."
+        return read, None, False, [ordered] * several
     design = told_design({"run": config}, clients)
     if design is not None and (design.clients, design.data) == ("new", "fixed"):
         raise ValueError(
@@ -168,7 +171,8 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     if kind is None or "method" not in names:
         raise ValueError(
             f"{path} must have the columns method, outcome, and probability (of two classes), p_<class> for each of "
-            f"several classes, or value; or for times method, time, event and risk. Its columns are {', '.join(names)}."
+            f"several classes, or value; or for times method, time, event and risk. Its columns are "
+            f"{', '.join(names)}; rename what is called otherwise."
         )
     if not len(table):
         raise ValueError(f"{path} is empty: it has no rows.")
@@ -197,7 +201,7 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         if wrong.any():
             row = int(np.argmax(wrong))
             rule = f"in {limits}" if limits else "a finite number"
-            raise ValueError(f"{path}: {name} must be {rule}, got {found[name].iloc[row]!r} in row {row} (from 0).")
+            raise ValueError(f"{path}: {name} must be {rule}, got {found[name].tolist()[row]!r} in row {row} (from 0).")
         found[name] = values
     if wide:
         _check_classes(found, wide, path)

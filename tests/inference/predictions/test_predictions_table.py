@@ -31,6 +31,7 @@ def changed(place, column, value):
         (ROWS.drop(columns="outcome"), "must have the columns method, outcome"),
         (ROWS.iloc[:0], "is empty"),
         (changed(3, "probability", 1.2), r"probability must be in \[0, 1\], got 1.2 in row 3"),
+        (ROWS.assign(probability=40.5), "got 40.5 in row 0"),
         (changed(3, "probability", None), "no probability in row 3"),
         (changed(3, "probability", "high"), "got 'high' in row 3"),
         (changed(2, "outcome", 2), r"outcome must be in \{0, 1\}, got 2"),
@@ -47,6 +48,13 @@ def changed(place, column, value):
 def test_what_is_wrong_is_named(rows, words):
     with pytest.raises(ValueError, match=words):
         fs.assess(rows, "brier")
+
+
+def test_rows_without_names_of_patients_are_said_to_be_in_one_order():
+    assert not any("column sample" in note for note in fs.assess(ROWS, "brier").notes)
+    found = fs.assess(ROWS.drop(columns="sample"), "brier")
+    assert any("No column sample: rows are taken for the same patients" in note for note in found.notes)
+    np.testing.assert_array_equal(found.pooled["estimate"], fs.assess(ROWS, "brier").pooled["estimate"])
 
 
 def test_arguments_that_do_not_fit_are_named():
