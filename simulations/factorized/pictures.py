@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedstat._tables import Tables
 from simulations.estimates import mean_of
-from simulations.factorized.arms import ARMS, FACTORIZED
+from simulations.factorized.arms import FACTORIZED
 from simulations.factorized.cells import Cell
 from simulations.factorized.judged import cells, of_cell, per_seed
 
@@ -27,8 +27,8 @@ class _Look(NamedTuple):
 
 #: The four arms of Factorized-FL and the two yardsticks are black or dark, the others grey with marks without an area.
 LOOKS = {
-    "Local": _Look("-", "", "black", "black"),
-    "FedAvg": _Look("--", "", "black", "black"),
+    "Local": _Look("-", "^", "black", "black"),
+    "FedAvg": _Look("--", "v", "white", "black"),
     FACTORIZED[0]: _Look("-", "o", "white", "black"),
     FACTORIZED[1]: _Look("-", "o", "black", "black"),
     FACTORIZED[2]: _Look("-", "s", "white", "0.35"),
@@ -55,24 +55,24 @@ def drawn(tables: Tables, over: Literal["round", "megabytes"]) -> Figure:
     from fedstat.report.figures import WIDTH, style
 
     shown = cells(tables)
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
+    columns = min(3, len(shown) + 1)  # the legend takes a panel's place
+    rows = -(-(len(shown) + 1) // columns)
     with style():
         figure, axes = plt.subplots(
-            rows, columns, figsize=(WIDTH, 0.7 + 2.0 * rows), squeeze=False, layout="constrained"
+            rows, columns, figsize=(WIDTH, 0.4 + 2.0 * rows), squeeze=False, layout="constrained"
         )
         for axis, cell in zip(axes.flat, shown, strict=False):
             panel(axis, tables, cell, over)
             axis.set_title(title(cell))
         for axis in axes.flat[len(shown) :]:
-            axis.set_visible(False)
+            axis.set_axis_off()
+        axes.flat[len(shown)].legend(handles=_legend(), loc="center", handlelength=4, labelspacing=0.55, frameon=False)
         figure.supylabel("test accuracy (per cent)", fontsize=8)
         words = {
             "round": "round; right of the curves: mean over the last evaluated rounds with its 95% interval",
             "megabytes": "megabytes that a client has sent and received (logarithmic; Local sends nothing)",
         }
         figure.supxlabel(words[over], fontsize=8)
-        figure.legend(handles=_legend(), loc="outside upper center", ncols=4, frameon=False, fontsize=7)
     return figure
 
 
@@ -98,7 +98,7 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
             look = (_OTHERS | LOOKS)[arm]
             axis.plot(
                 rows[over], rows["accuracy"], ls=look.line, color=look.colour, lw=0.9 if arm in LOOKS else 0.7,
-                marker=look.mark, mfc=look.fill, ms=3.2, mew=0.7,
+                marker=look.mark, mfc=look.fill, ms=3.6, mew=0.7,
             )  # fmt: skip
     if over == "megabytes":
         if np.isfinite(axis.dataLim.minposx):  # anything is drawn
@@ -109,19 +109,17 @@ def panel(axis: Axes, tables: Tables, cell: Cell, over: Literal["round", "megaby
         mean, low, high = mean_of(summary[arm], within=(0.0, 100.0))
         at, look = last * (1.07 + 0.05 * place), LOOKS[arm]
         axis.plot([at, at], [low, high], color=look.colour, lw=0.8, ls="-")
-        mark = look.mark or ("_" if arm == "Local" else "x")
-        axis.plot(at, mean, mark, color=look.colour, mfc=look.fill, ms=3.2, mew=0.8)
+        axis.plot(at, mean, look.mark, color=look.colour, mfc=look.fill, ms=3.6, mew=0.8)
     axis.set_xticks(np.unique(table["round"]))
 
 
 def _legend() -> list[object]:
     import matplotlib.pyplot as plt
 
-    looks = [(arm, (_OTHERS | LOOKS)[arm]) for arm in ARMS]
     return [
         plt.Line2D(
-            [], [], color=look.colour, ls=look.line, marker=look.mark, mfc=look.fill, ms=3.2,
+            [], [], color=look.colour, ls=look.line, marker=look.mark, mfc=look.fill, ms=3.6,
             lw=0.9 if arm in LOOKS else 0.7, label=arm,
         )
-        for arm, look in looks
+        for arm, look in (LOOKS | _OTHERS).items()
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 import fedstat as fs
 from fedstat.federated.client.network import build
 from simulations.factorized import cells as dealing
-from simulations.factorized import judged, numbers, runs
+from simulations.factorized import judged, numbers, pictures, runs
 from simulations.factorized.arms import (
     ARMS,
     FACTORIZED,
@@ -216,6 +216,23 @@ def test_the_papers_own_numbers_agree_with_the_paper():
     upside_down = judged.agreement(tables, judged.effects(tables), cell, "text")
     assert upside_down["sign"]["same"] == 0
     assert judged.earlier_as_printed() == (22, 24)  # as FF-11 has it
+
+
+def test_methods_look_different_and_their_marks_stand_at_their_means():
+    means = {arm: 20.0 + 5 * place for place, arm in enumerate(ARMS)}
+    tables = planted({STANDARD: means}, spread=1e-3)
+    tables["bytes"] = tables["values"].assign(up=1, down=1)
+    panel, legend = pictures.drawn(tables, "round").axes
+    handles = legend.get_legend().legend_handles
+    assert {handle.get_label() for handle in handles} == set(ARMS)
+    looks = [(line.get_marker(), line.get_markerfacecolor()) for line in handles]
+    assert len(set(looks)) == len(ARMS)  # even without lines and greys
+    right = [line for line in panel.lines if line.get_xdata()[0] > 1 and line.get_marker() != "None"]
+    assert [(line.get_marker(), line.get_markerfacecolor()) for line in right] == looks[: len(right)]
+    drawn = [float(line.get_ydata()[0]) for line in right]
+    planned = [means[handle.get_label()] for handle in handles[: len(right)]]
+    assert len(drawn) == 6
+    assert np.diff(drawn) == pytest.approx(np.diff(planned), abs=0.1)
 
 
 @pytest.mark.slow
