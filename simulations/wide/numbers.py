@@ -144,7 +144,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
     widths = sorted(tables["curves"]["width"].unique())
     looks = dict(zip(widths, (":", "-.", (0, (5, 1)), (0, (1, 1))), strict=False))
     with style():
-        convergence, axes = plt.subplots(2, 2, figsize=(WIDTH, 3.7), sharex=True, sharey="row", layout="constrained")
+        convergence, axes = plt.subplots(2, 2, figsize=(WIDTH, 3.3), sharex=True, sharey="row", layout="constrained")
         for row, (start, title) in zip(axes, STARTS.items(), strict=True):
             for axis, convention in zip(row, CONVENTIONS, strict=True):
                 query = f"start == {start!r} and convention == {convention!r}"

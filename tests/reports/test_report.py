@@ -27,6 +27,8 @@ RAW = re.compile(
     r"chevron|\bquad\b|#\w+[.(]|\$\S|\*\*|__|\bNone\b|\bnan\b|\bNaN\b|Fraction\(|array\(|np\.|<[a-z_.]+ object|\\u|"
     r"\d\.\d{10,}|\b(alpha|kappa|sigma|lambda|gamma|epsilon)\b"
 )
+#: An estimate and its interval count as one number.
+INTERVAL, NUMBER = re.compile(r"\[[^\[\]]*\]"), re.compile(r"\d+(?:[ .,]\d+)*")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,17 @@ def test_the_report_has_twelve_pages_with_a_message_each(written, name):
             assert margins_are_white(page), f"page {number}: a shape is in the margin"
             assert emptiest(page) < 1 / 3, f"page {number} is not filled"
             assert len(page.get_text("words")) < 750, f"page {number} is crowded"
+            told = paragraphs(page)
+            assert told, f"page {number} has no words of its own"
+            for words in told:
+                assert len(NUMBER.findall(INTERVAL.sub("", words))) <= 5, f"page {number}: {words}"
+
+
+def paragraphs(page):
+    """Return what is printed in the size of running text; tables and captions are smaller, headings larger."""
+    blocks = [block["lines"] for block in page.get_text("dict")["blocks"] if "lines" in block]
+    spans = [[span for line in lines for span in line["spans"]] for lines in blocks]
+    return [" ".join(s["text"] for s in some) for some in spans if 10.5 < max(s["size"] for s in some) < 11]
 
 
 def words_of(page):
