@@ -23,7 +23,6 @@ from .retention import (
 from .rotation import Rotation, rotate
 from .scales import reliability
 from .scores import Scores, factor_scores
-from .stability import SplitStability, split_stability
 from .table import loading_table
 from .targets import Matching, congruence, match_factors, target_rotation
 from .units import units_as_columns
@@ -43,7 +42,6 @@ __all__ = [
     "SamplingAdequacy",
     "Scores",
     "Sphericity",
-    "SplitStability",
     "auc",
     "bartlett",
     "bootstrap_loadings",
@@ -71,7 +69,6 @@ __all__ = [
     "root_mean_square_residual",
     "rotate",
     "scree_plot",
-    "split_stability",
     "target_rotation",
     "units_as_columns",
 ]

@@ -189,7 +189,7 @@ def bootstrap_loadings(
     Correlations that belong to no table (see `moments_with_gaps`) lose their negative eigenvalues, as by ``cor.smooth``
     of R's psych, in all rows and in draws.
 
-    The rows must be independent. Those of a network's weights are not; `split_stability` draws clients instead.
+    The rows must be independent. Those of a network's weights are not.
 
     Parameters
     ----------

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
-from fedstat.factor.stability import plot_units
 from simulations.contract import Finding
 from simulations.effects import DRAWN, Effects, Question
 from simulations.estimates import mean_of, note
@@ -16,6 +16,7 @@ from simulations.resampling.study import LOOKS, MEDIAN
 from simulations.showing import fixed, rounded, setting, span
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LINES = ("-o", "--s", ":^", "-.D")
@@ -178,3 +179,19 @@ def figures(tables: Tables) -> dict[str, Figure]:
         below.plot([], [], color="0.6", label="two halves")
         below.legend(frameon=False, fontsize=7)
     return {"resampling": figure}
+
+
+def plot_units(ax: Axes, communalities: np.ndarray, probability: np.ndarray, at_bound: np.ndarray, cut: float) -> None:
+    """Draw units' probabilities of being shared over the ranks of their communalities.
+
+    Open squares are units at the bound in more than half of the resamples. The dashed line is the cut of all clients.
+    """
+    order = np.argsort(communalities, kind="stable")[: (~np.isnan(communalities)).sum()]  # NaN come last
+    rank, often = np.arange(1, len(order) + 1), at_bound[order] > 0.5
+    for chosen, look, size, label in ((~often, "o", 2.5, "below the bound"), (often, "s", 3.5, "mostly at the bound")):
+        if chosen.any():
+            fill = "white" if look == "s" else "0.25"
+            ax.plot(rank[chosen], probability[order[chosen]], look, color="0.25", mfc=fill, ms=size, label=label)
+    below = (communalities < cut).sum()
+    ax.axvline(below + 0.5, color="0.6", lw=0.6, ls="--", zorder=0, label="cut of all clients")
+    ax.set(xlabel="unit, by communality", ylabel="probability of being shared", ylim=(-0.04, 1.04))

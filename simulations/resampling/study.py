@@ -20,12 +20,12 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.factor import chance_corrected
-from fedstat.factor.stability import split_stability, spread
 from fedstat.methods.cut import is_shared
 from fedstat.methods.fedfac import communality
 from simulations.contract import About
 from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
+from simulations.resampling.splits import resampled_splits, spread
 
 ABOUT = About(
     "Whether other clients would give the same shared units", "FedSplit/FedFac", "Algorithm 1", order=40,
@@ -104,10 +104,7 @@ def one_seed(scale: Scale, p: float, alpha: float, seed: int) -> Tables:
         changes = end - start
         seen = {"weights": end, "changes": changes, "noise": permuted(changes, stream(seed, "control"))}
         for look, weights in seen.items():
-            found = split_stability(
-                weights, contributions=scale.contributions, quantiles=scale.quantiles, resamples=scale.resamples,
-                seed=seed,
-            )  # fmt: skip
+            found = resampled_splits(weights, scale.contributions, scale.quantiles, scale.resamples, seed)
             drawn, halves = spread(found.kappa), spread(found.halves)
             for g, q in np.ndindex(found.probability.shape[:2]):
                 place = {"look": look, "contribution": scale.contributions[g], "quantile": scale.quantiles[q]}

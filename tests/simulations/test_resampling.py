@@ -8,9 +8,13 @@ from hypothesis.extra.numpy import arrays
 
 from fedstat.factor import PrincipalAxis, chance_corrected, units_as_columns
 from fedstat.factor.moments import Moments
-from fedstat.factor.stability import pooled, split_stability, spread
 from fedstat.methods.cut import Quantile, is_shared
 from fedstat.methods.fedfac import communality
+from simulations.resampling.numbers import plot_units
+from simulations.resampling.splits import pooled, resampled_splits, spread
+
+#: Where the communalities are cut.
+QUANTILES = (0.25, 0.5, 0.75)
 
 
 def planted(clients=12, units=8, q=30, noise=0.3, seed=0):
@@ -25,7 +29,7 @@ def test_two_clients_against_all_draws_that_there_are():
     """Both clients, or one of them twice: 1/2, 1/4, 1/4. The third unit varies at the first client only."""
     x = planted(clients=2, units=7, q=9, noise=1.5, seed=3)
     x[1, 2] = 0.5
-    found = split_stability(x, contributions=[0.5], quantiles=[0.4], resamples=600)
+    found = resampled_splits(x, contributions=[0.5], quantiles=[0.4], resamples=600)
     m = found.n_factors[0]
 
     def split(rows):
@@ -68,11 +72,12 @@ def test_a_resample_has_the_correlations_of_its_stacked_rows(x, counts, order, l
 
 def test_all_clients_is_the_split_of_fedfac():
     x = planted(noise=1.0)
-    found = split_stability(x, contributions=(0.4, 0.6), quantiles=(0.25, 0.5), resamples=1)
-    for g, contribution in enumerate(found.contributions):
+    contributions, quantiles = (0.4, 0.6), (0.25, 0.5)
+    found = resampled_splits(x, contributions, quantiles, resamples=1)
+    for g, contribution in enumerate(contributions):
         h = communality(x, contribution)
         np.testing.assert_allclose(found.communalities[g], h, atol=1e-7)
-        for q, quantile in enumerate(found.quantiles):
+        for q, quantile in enumerate(quantiles):
             np.testing.assert_array_equal(found.shared[g, q], is_shared(h, Quantile(quantile), np.zeros(8, bool)))
     for q in range(2):
         kappa = chance_corrected(found.shared[0, q], found.shared[1, q])[1]
@@ -81,14 +86,14 @@ def test_all_clients_is_the_split_of_fedfac():
 
 def test_equal_clients_always_give_the_same_split():
     x = np.repeat(planted(clients=1, q=60), 6, axis=0)
-    found = split_stability(x, contributions=[0.4], resamples=30)
+    found = resampled_splits(x, contributions=[0.4], quantiles=QUANTILES, resamples=30)
     np.testing.assert_array_equal(found.probability, found.shared)
     assert (found.kappa == 1).all()
     assert (found.halves == 1).all()
 
 
 def test_planted_units_are_found_again():
-    found = split_stability(planted(), contributions=[0.3], quantiles=[0.5], resamples=100)
+    found = resampled_splits(planted(), contributions=[0.3], quantiles=[0.5], resamples=100)
     np.testing.assert_array_equal(found.n_factors, 1)
     np.testing.assert_array_equal(found.probability[0, 0], np.arange(8) < 4)
     assert found.unconverged.tolist() == found.unidentified.tolist() == [0]
@@ -97,7 +102,7 @@ def test_planted_units_are_found_again():
 @pytest.mark.slow
 def test_noise_agrees_with_itself_in_a_resample_but_not_in_halves():
     found = [
-        split_stability(
+        resampled_splits(
             np.random.default_rng(seed).normal(size=(10, 20, 8)),
             contributions=[0.3], quantiles=[0.5], resamples=10, seed=seed,
         )
@@ -110,10 +115,10 @@ def test_noise_agrees_with_itself_in_a_resample_but_not_in_halves():
 
 def test_order_scale_and_dead_units_change_nothing_else():
     x = planted(noise=1.2, seed=1)
-    found = split_stability(x, contributions=[0.5], resamples=20)
+    found = resampled_splits(x, contributions=[0.5], quantiles=QUANTILES, resamples=20)
     order = np.random.default_rng(0).permutation(8)
-    moved = split_stability(-3 * x[:, order], contributions=[0.5], resamples=20)
-    dead = split_stability(np.insert(x, 5, 0.1, axis=1), contributions=[0.5], resamples=20)
+    moved = resampled_splits(-3 * x[:, order], contributions=[0.5], quantiles=QUANTILES, resamples=20)
+    dead = resampled_splits(np.insert(x, 5, 0.1, axis=1), contributions=[0.5], quantiles=QUANTILES, resamples=20)
     np.testing.assert_allclose(moved.probability, found.probability[..., order])
     np.testing.assert_allclose(np.delete(dead.probability, 5, axis=-1), found.probability)
     for other in (moved, dead):
@@ -123,8 +128,10 @@ def test_order_scale_and_dead_units_change_nothing_else():
     assert np.isnan(dead.probability[..., 5]).all()
     assert not dead.shared[..., 5].any()
     images = np.stack([x, x**2], axis=-1)  # any shape of incoming weights
-    flat = split_stability(images.reshape(12, 8, -1), contributions=[0.5], resamples=3)
-    np.testing.assert_array_equal(split_stability(images, contributions=[0.5], resamples=3).kappa, flat.kappa)
+    flat = resampled_splits(images.reshape(12, 8, -1), contributions=[0.5], quantiles=QUANTILES, resamples=3)
+    np.testing.assert_array_equal(
+        resampled_splits(images, contributions=[0.5], quantiles=QUANTILES, resamples=3).kappa, flat.kappa
+    )
 
 
 def heywood(clients=4):
@@ -136,12 +143,12 @@ def heywood(clients=4):
 
 
 def test_units_at_the_bound_tie_and_are_all_shared():
-    found = split_stability(heywood(), contributions=[0.75], quantiles=[0.5, 0.9], resamples=10)
+    found = resampled_splits(heywood(), contributions=[0.75], quantiles=[0.5, 0.9], resamples=10)
     assert found.n_factors.tolist() == [3]
     np.testing.assert_array_equal(found.at_bound[0], [1, 0, 0] * 3)
     np.testing.assert_array_equal(found.cut_at_bound, [[0, 1]])
     np.testing.assert_array_equal(found.probability[0, 1], [1, 0, 0] * 3)  # one of nine was asked for
-    none = split_stability(heywood(), contributions=[0.75], quantiles=[0.0], resamples=3)
+    none = resampled_splits(heywood(), contributions=[0.75], quantiles=[0.0], resamples=3)
     assert np.isnan(none.kappa).all()  # everything is shared: nothing to agree about
     assert np.isnan(spread(none.kappa)).all()
 
@@ -149,66 +156,31 @@ def test_units_at_the_bound_tie_and_are_all_shared():
 @pytest.mark.slow
 def test_seeds_decide_the_draws_and_nothing_else_does():
     x = planted(noise=1.5)
-    one, again, other = (split_stability(x, contributions=[0.5], resamples=25, seed=s) for s in (1, 1, 2))
+    one, again, other = (
+        resampled_splits(x, contributions=[0.5], quantiles=QUANTILES, resamples=25, seed=s) for s in (1, 1, 2)
+    )
     np.testing.assert_array_equal(one.kappa, again.kappa)
     assert not np.array_equal(one.kappa, other.kappa)
-    more = split_stability(x, contributions=[0.4, 0.5], resamples=30, seed=1)
+    more = resampled_splits(x, contributions=[0.4, 0.5], quantiles=QUANTILES, resamples=30, seed=1)
     np.testing.assert_array_equal(more.halves[1, :, :25], one.halves[0])
 
 
-def test_the_figure_marks_units_at_the_bound():
-    from fedstat.report.figures import style
-
-    found = split_stability(heywood(), contributions=[0.75], quantiles=[0.9], resamples=5)
-    with style():
-        left, right = found.plot()
-        with pytest.raises(ValueError, match="axes must be two Axes"):
-            found.plot(left)
-    marked = {line.get_label(): len(line.get_xdata()) for line in left.get_lines()}
-    assert marked["below the bound"] == 6
-    assert marked["mostly at the bound"] == 3
-    assert right.get_xlabel()
-    assert "cut of all clients" in marked
-    assert "bars: 2.5% to 97.5%" in [text.get_text() for text in right.get_legend().get_texts()]
-    assert right.get_ylabel() == "Cohen's kappa"
-
-
-def test_printing_shows_the_grid():
+def test_analyses_with_more_factors_than_the_units_identify_are_counted():
     # eight units of noise: 95% of the eigenvalues need seven factors, more than R identifies
     with pytest.warns(UserWarning, match="identif"):
-        found = split_stability(planted(noise=1.5), contributions=[0.5, 0.95], quantiles=[0.25, 0.5], resamples=20)
-    head, rows, tail = (str(found).splitlines()[part] for part in (slice(0, 3), slice(3, 7), slice(7, None)))
-    assert "8 units" in head[0]
-    assert "20 resamples" in head[1]
-    numbers = [line.replace("(", " ").replace(")", " ").replace("to", " ").replace("%", " ").split() for line in rows]
-    grid = [(g, q) for g in range(2) for q in range(2)]
-    expected = [
-        [found.contributions[g], found.n_factors[g], found.quantiles[q],
-         *spread(found.kappa[g, q]), *spread(found.halves[g, q]), 100 * found.cut_at_bound[g, q]]
-        for g, q in grid
-    ]  # fmt: skip
-    np.testing.assert_allclose(np.array(numbers, float)[:, :9], np.array(expected)[:, :9], atol=0.0051)
-    np.testing.assert_allclose(np.array(numbers, float)[:, 9], np.array(expected)[:, 9], atol=0.51)
-    assert tail[0] == f"not identified, of 61 analyses each: {found.unidentified[1]} at contribution 0.95"
+        found = resampled_splits(planted(noise=1.5), contributions=[0.3, 0.95], quantiles=[0.5], resamples=20)
+    assert found.n_factors.tolist() == [2, 7]
+    assert found.unidentified.tolist() == [0, 1 + 3 * 20]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"weights": np.ones((3, 4))}, r"weights must have shape \(K, units, ...\)"),
-        ({"weights": np.ones((1, 4, 5))}, "at least 2 clients, got 1, which cannot be resampled; stack all clients'"),
-        ({"weights": np.ones((3, 4, 5))}, "at least 2 units that vary"),
-        ({"weights": np.full((3, 4, 5), np.nan)}, r"the entry at \(0, 0, 0\) is nan. Leave that client out"),
-        ({"contributions": [0.0]}, r"contributions must be a list of numbers in \(0, 1\]"),
-        ({"contributions": []}, "contributions must be a list"),
-        ({"contributions": 0.8}, r"contributions must be a list .* such as \[0.85\], got 0.8"),
-        ({"quantiles": [1.5]}, r"quantiles must be a list of numbers in \[0, 1\]"),
-        ({"quantiles": 2}, "quantiles must be a list .* got 2"),
-        ({"resamples": 0}, "resamples must be a whole number, at least 1"),
-        ({"resamples": 2.5}, "resamples must be a whole number"),
-        ({"seed": -1}, "seed must be"),
-    ],
-)
-def test_errors_name_the_argument(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        split_stability(**{"weights": planted(clients=2), **arguments})
+def test_the_figure_marks_units_at_the_bound():
+    import matplotlib.pyplot as plt
+
+    found = resampled_splits(heywood(), contributions=[0.75], quantiles=[0.9], resamples=5)
+    figure, axes = plt.subplots()
+    plot_units(axes, found.communalities[0], found.probability[0, 0], found.at_bound[0], cut=0.99)
+    plt.close(figure)
+    drawn = {line.get_label(): line.get_xdata() for line in axes.get_lines()}
+    assert drawn["below the bound"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert drawn["mostly at the bound"].tolist() == [7, 8, 9]
+    np.testing.assert_array_equal(drawn["cut of all clients"], 6.5)
