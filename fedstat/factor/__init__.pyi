@@ -9,7 +9,7 @@ from .numbers import compare_numbers
 from .ordinal import polychoric
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
-from .recovery import auc, chance_corrected
+from .recovery import chance_corrected
 from .retention import (
     Retention,
     contribution_rule,
@@ -42,7 +42,6 @@ __all__ = [
     "SamplingAdequacy",
     "Scores",
     "Sphericity",
-    "auc",
     "bartlett",
     "bootstrap_loadings",
     "chance_corrected",

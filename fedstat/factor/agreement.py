@@ -5,21 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 
-def intraclass_correlation(values: np.ndarray, *, centre: bool = True) -> np.ndarray:
+def intraclass_correlation(values: np.ndarray) -> np.ndarray:
     """Return the consistency over clients of each unit's incoming weights or of their changes, ICC(3,1).
 
     The fan-in coordinates are the targets and the clients rate them: ``ICC = (MSB - MSW) / (MSB + (K - 1) MSW)``, with
     MSB the mean square between coordinates and MSW the one within (Shrout and Fleiss 1979). It estimates the share of
     the pattern that all clients have in common in the variance of one client's pattern.
 
-    By default each client's mean over the coordinates is subtracted first and the degrees of freedom of MSW fall from
-    ``q (K - 1)`` to ``(q - 1)(K - 1)``. That is ICC(3,1), the intraclass correlation for consistency: it is about the
-    pattern, whatever the clients' levels, and equals the mean covariance of two clients over the mean variance of one.
-    Where studies and FedFac's ``statistic="agreement"`` say that clients agree about a unit, this consistency is meant;
-    the coefficient for absolute agreement, in which different levels count as disagreement, is ICC(2,1),
-    ``icc(values[:, unit].T, "agreement")``. Without centring the layout is one-way, ICC(1,1). Its null lies exactly at
-    zero: if each client's coordinates are permuted at random, the denominator stays and the numerator has mean zero.
-    Without centring this holds only if the clients' levels differ by chance alone.
+    Each client's mean over the coordinates is subtracted first, so that MSW has ``(q - 1)(K - 1)`` degrees of freedom.
+    That is ICC(3,1), the intraclass correlation for consistency: it is about the pattern, whatever the clients' levels,
+    and equals the mean covariance of two clients over the mean variance of one. Where studies and FedFac's
+    ``statistic="agreement"`` say that clients agree about a unit, this consistency is meant; the coefficient for
+    absolute agreement, in which different levels count as disagreement, is ICC(2,1),
+    ``icc(values[:, unit].T, "agreement")``. The null lies exactly at zero: if each client's coordinates are permuted at
+    random, the denominator stays and the numerator has mean zero.
 
     Replicates (batch orders) separate what a client asks for from the noise of its optimisation. With MSC the mean
     square between clients within coordinates and MSE the one between replicates, ``ICC = (MSB - MSC) / (MSB +
@@ -31,8 +30,6 @@ def intraclass_correlation(values: np.ndarray, *, centre: bool = True) -> np.nda
     ----------
     values : ndarray, shape (K, units, q) or (R, K, units, q)
         K clients, q coordinates, R replicates. Clients count alike, however many samples they have.
-    centre : bool
-        Subtract each client's mean over the coordinates: ICC(3,1), else ICC(1,1).
 
     Returns
     -------
@@ -68,14 +65,12 @@ def intraclass_correlation(values: np.ndarray, *, centre: bool = True) -> np.nda
         return np.full(units, np.nan)
 
     largest = np.abs(x).max(axis=(0, 1, 3), initial=0.0)
-    if centre:
-        x = x - x.mean(axis=3, keepdims=True)
+    x = x - x.mean(axis=3, keepdims=True)
     cell = x.mean(axis=0)
     target = cell.mean(axis=0)
-    free = q - 1 if centre else q
     between = replicates * clients * _squares(target - target.mean(axis=1, keepdims=True)) / (q - 1)
-    within = replicates * _squares(cell - target) / (free * (clients - 1))
-    noise = _squares(x - cell) / (free * clients * (replicates - 1)) if replicates > 1 else 0.0
+    within = replicates * _squares(cell - target) / ((q - 1) * (clients - 1))
+    noise = _squares(x - cell) / ((q - 1) * clients * (replicates - 1)) if replicates > 1 else 0.0
     variance = between + (clients - 1) * within - clients * noise
     # equal values can leave rounding noise after centring
     rounding = x[:, :, 0].size * (1e-12 * largest) ** 2

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +24,6 @@ from fedstat.factor.rotation import Rotation, arranged, rotate
 from fedstat.factor.solver import AT_BOUND
 from fedstat.factor.table import decimals, variable_names
 from fedstat.factor.targets import congruence, match_factors, target_rotation
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LOST = 0.05  # share of the draws in which a column may be constant
 _LONG = 2.0  # seconds from which on a bar is shown
@@ -110,32 +106,8 @@ class LoadingBootstrap:
     lost: int
     unconverged: int
 
-    def table(self, names: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return a row for every loading and communality ("h2"): variable, factor, estimate, error, low, high.
-
-        Parameters
-        ----------
-        names : sequence of str, length p, optional
-            Names of the variables, by default V1, V2, ...
-
-        Raises
-        ------
-        ValueError
-            If `names` are not p.
-        """
-        import pandas as pd
-
-        variables = variable_names(names, len(self.communalities.estimate))
-        factors = [*factor_names(self.loadings.estimate.shape[1]), "h2"]
-        index = pd.MultiIndex.from_product([variables, factors], names=["variable", "factor"])
-        columns = {
-            what: np.column_stack([getattr(self.loadings, what), getattr(self.communalities, what)]).ravel()
-            for what in ("estimate", "error", "low", "high")
-        }
-        return pd.DataFrame(columns, index).reset_index()
-
     def text(self, names: Sequence[str] | None = None) -> str:
-        """Return the table for people, every estimate with its interval; `names` as in `table`."""
+        """Return the table for people, every estimate with its interval, of variables with these names."""
         import pandas as pd
 
         p, m = self.loadings.estimate.shape

@@ -1,4 +1,4 @@
-"""Compare a choice of shared units with another choice, and a statistic of units with the truth."""
+"""Compare a choice of shared units with another choice."""
 
 from __future__ import annotations
 
@@ -35,29 +35,3 @@ def chance_corrected(first: np.ndarray, second: np.ndarray) -> tuple[float, floa
     agreement = float((a == b).mean())
     chance = float(a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean()))
     return agreement, (agreement - chance) / (1 - chance) if chance < 1 else float("nan")
-
-
-def auc(statistic: np.ndarray, positive: np.ndarray) -> float:
-    """Return the probability that a positive unit has a larger statistic than a negative one (ties count half).
-
-    Parameters
-    ----------
-    statistic : ndarray, shape (units,)
-        A number for each unit.
-    positive : ndarray of bool, shape (units,)
-        True where a unit is positive.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedstat.factor import auc
-    >>> float(auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])))  # 3 of 4 pairs are in order
-    0.75
-    """
-    from scipy.stats import rankdata
-
-    values, mask = np.asarray(statistic, dtype=float), np.asarray(positive, dtype=bool)
-    n, m = int(mask.sum()), int((~mask).sum())
-    if values.shape != mask.shape or n == 0 or m == 0:
-        raise ValueError(f"auc needs units of both kinds, got {n} positive and {m} negative ones.")
-    return float((rankdata(values)[mask].sum() - n * (n + 1) / 2) / (n * m))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 from math import isqrt
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.linalg.blas import dsyr
@@ -25,8 +25,6 @@ _ROUNDING = 1e-12
 _EIGENVALUE = "eigenvalue of the correlation matrix"
 _REDUCED = "eigenvalue of the reduced correlation matrix"
 _MEAN = "1, the mean eigenvalue"
-_DASHED: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 0.8}
-_HOLLOW: dict[str, Any] = {"color": "black", "markersize": 9, "markerfacecolor": "none"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,23 +72,6 @@ class Retention:
 
     def __str__(self) -> str:
         return f"{self.rule}: {counted(self.n_factors, 'factor')} ({self.note})"
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw `observed` and `reference` against the number of factors, and mark `n_factors`.
-
-        Beyond twice `n_factors` and ten more nothing is shown.
-        """
-        ax = _axes(ax)
-        m = np.arange(self.first, self.first + len(self.observed))
-        shown = m <= 2 * self.n_factors + 10
-        ax.plot(m[shown], self.observed[shown], **_points(shown.sum()), label="observed")
-        ax.plot(m[shown], self.reference[shown], **_DASHED, label=self.against)
-        height = self.observed[max(0, self.n_factors - self.first)]
-        ax.plot(self.n_factors, height, "s", **_HOLLOW, label=f"{self.rule}: {counted(self.n_factors, 'factor')}")
-        ax.set(xlabel="number of factors", ylabel=self.quantity)
-        ax.locator_params(axis="x", integer=True)
-        ax.legend(frameon=False)
-        return ax
 
 
 def contribution_rule(eigenvalues: np.ndarray, contribution: float = 0.85) -> Retention:
@@ -489,23 +470,27 @@ def scree_plot(
     1 factor: parallel analysis (of components)
     2 factors: Kaiser rule
     """
+    import matplotlib.pyplot as plt
+
     values = _descending(eigenvalues)
     counts = [rule.n_factors for rule in rules] + ([] if extracted is None else [extracted])
     most = max(counts, default=0)
     if most > len(values):
         raise ValueError(f"eigenvalues must be at least as many as there are factors, {most}, got {len(values)}.")
-    ax = _axes(ax)
+    ax = plt.gca() if ax is None else ax
     shown = min(len(values), 2 * most + 10)
     m = np.arange(1, shown + 1)
-    ax.plot(m, values[:shown], **_points(shown), label=_EIGENVALUE)
+    dots = "o" if shown <= 60 else ""  # as long as they can be told apart
+    ax.plot(m, values[:shown], color="black", linewidth=0.8, marker=dots, markersize=3, label=_EIGENVALUE)
     ax.axhline(1, color="black", linestyle=":", linewidth=0.8, label=_MEAN)
     for rule in rules:
         if rule.quantity == _EIGENVALUE and np.ptp(rule.reference) > 0:
             chance = rule.reference[:shown]
-            ax.plot(m[: len(chance)], chance, **_DASHED, label=rule.against)
+            ax.plot(m[: len(chance)], chance, color="black", linestyle="--", linewidth=0.8, label=rule.against)
     for marker, n in zip(cycle("sD^v"), sorted({rule.n_factors for rule in rules}), strict=False):
         names = ",\n".join(rule.rule for rule in rules if rule.n_factors == n)
-        ax.plot(n, values[max(0, n - 1)], marker, **_HOLLOW, label=f"{counted(n, 'factor')}: {names}")
+        label = f"{counted(n, 'factor')}: {names}"
+        ax.plot(n, values[max(0, n - 1)], marker, color="black", markersize=9, markerfacecolor="none", label=label)
     if extracted is not None:
         label = f"{counted(extracted, 'factor')} extracted"
         ax.axvline(extracted + 0.5, color="0.6", linewidth=0.8, zorder=0, label=label)
@@ -522,14 +507,3 @@ def scree_plot(
 
 def _descending(eigenvalues: np.ndarray) -> np.ndarray:
     return np.sort(array("eigenvalues", eigenvalues, ("variables",)))[::-1]
-
-
-def _axes(ax: Axes | None) -> Axes:
-    import matplotlib.pyplot as plt
-
-    return plt.gca() if ax is None else ax
-
-
-def _points(k: int) -> dict[str, Any]:
-    """Return the style of a line through points, which are marked as long as they can be told apart."""
-    return {"color": "black", "linewidth": 0.8, "marker": "o" if k <= 60 else "", "markersize": 3}

@@ -30,14 +30,14 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Clients
-from fedstat.factor import auc, intraclass_correlation
+from fedstat.factor import intraclass_correlation
 from fedstat.inference import primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality, squares_in_eigenvectors
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 from simulations.split import study as split
-from simulations.split.study import LAST, LAYER, draw, random_units, trained_from, true_units
+from simulations.split.study import LAST, LAYER, auc, draw, random_units, trained_from, true_units
 
 Start = Literal["own", "common"]
 

@@ -24,7 +24,7 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Clients
-from fedstat.factor import auc, chance_corrected
+from fedstat.factor import chance_corrected
 from fedstat.inference import primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
@@ -403,3 +403,11 @@ def evidence(tables: Tables) -> Tables:
     """Return the small tables that claims are judged on, without the agreement of early rounds."""
     agreement = tables["agreement"]
     return {**tables, "agreement": agreement[agreement["round"] > agreement["round"].max() - LAST]}
+
+
+def auc(values: np.ndarray, positive: np.ndarray) -> float:
+    """Return the probability that a positive unit has a larger value than another one (ties count half)."""
+    from scipy.stats import mannwhitneyu
+
+    ours, theirs = values[positive], values[~positive]
+    return float(mannwhitneyu(ours, theirs).statistic / (len(ours) * len(theirs)))

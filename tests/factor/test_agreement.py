@@ -30,9 +30,8 @@ def placebo(weights, rng):
     return np.stack([w[:, rng.permutation(w.shape[1])] for w in weights])
 
 
-@pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("replicates", [1, 3])
-def test_the_anova_table_of_statsmodels(centre, replicates):
+def test_the_anova_table_of_statsmodels(replicates):
     from statsmodels.formula.api import ols
     from statsmodels.stats.anova import anova_lm
 
@@ -40,13 +39,12 @@ def test_the_anova_table_of_statsmodels(centre, replicates):
     common, own = rng.normal(size=(2, q)), rng.normal(size=(clients, 2, q))
     x = 1 + common + own + rng.normal(size=(replicates, clients, 2, 1))
     x = x + 0.5 * rng.normal(size=x.shape) * (replicates > 1)
-    found = intraclass_correlation(x if replicates > 1 else x[0], centre=centre)
+    found = intraclass_correlation(x if replicates > 1 else x[0])
     axes = np.indices((replicates, clients, q)).reshape(3, -1)
     for unit in range(2):
         data = pd.DataFrame(axes.T, columns=["r", "k", "i"]).assign(x=x[:, :, unit].ravel())
-        level = "C(r):C(k) + " if centre else ""
         terms = "C(i) + C(i):C(k)" if replicates > 1 else "C(i)"
-        table = anova_lm(ols(f"x ~ {level}{terms}", data).fit(), typ=1)
+        table = anova_lm(ols(f"x ~ C(r):C(k) + {terms}", data).fit(), typ=1)
         squares = table["sum_sq"] / table["df"]
         between, last = squares["C(i)"], squares["Residual"]
         within, noise = (squares["C(i):C(k)"], last) if replicates > 1 else (last, 0.0)
@@ -81,25 +79,24 @@ def test_it_is_the_mean_covariance_of_two_clients_over_the_mean_variance_of_one(
         assert found[unit] == pytest.approx(covariance / variance, abs=1e-9)
 
 
-@given(stacks(), st.integers(0, 99), st.booleans())
-def test_what_leaves_it_alone(x, seed, centre):
-    """The order of coordinates and of clients, a unit's scale and sign, and (centred) the clients' levels."""
+@given(stacks(), st.integers(0, 99))
+def test_what_leaves_it_alone(x, seed):
+    """The order of coordinates and of clients, a unit's scale and sign, and the clients' levels."""
     rng = np.random.default_rng(seed)
     clients, units, q = x.shape
     moved = x[rng.permutation(clients)][:, :, rng.permutation(q)]
     moved = moved * rng.choice([-2.0, 0.5, 4.0], (units, 1))
-    if centre:
-        moved = moved + rng.integers(-3, 4, (clients, units, 1))
-    here, there = (intraclass_correlation(v, centre=centre) for v in (x, moved))
+    moved = moved + rng.integers(-3, 4, (clients, units, 1))
+    here, there = (intraclass_correlation(v) for v in (x, moved))
     np.testing.assert_allclose(there, here, atol=1e-9)
 
 
-@given(stacks(clients=(1, 1)), st.integers(2, 5), st.booleans())
-def test_identical_clients_agree_fully(x, clients, centre):
+@given(stacks(clients=(1, 1)), st.integers(2, 5))
+def test_identical_clients_agree_fully(x, clients):
     assume((np.ptp(x, axis=2) > 0).all())
     copies = np.repeat(x, clients, axis=0)
-    np.testing.assert_allclose(intraclass_correlation(copies, centre=centre), 1, atol=1e-9)
-    np.testing.assert_allclose(intraclass_correlation(np.stack([copies, copies]), centre=centre), 1, atol=1e-9)
+    np.testing.assert_allclose(intraclass_correlation(copies), 1, atol=1e-9)
+    np.testing.assert_allclose(intraclass_correlation(np.stack([copies, copies])), 1, atol=1e-9)
 
 
 @given(stacks(clients=(2, 2), q=(2, 4)), st.booleans())

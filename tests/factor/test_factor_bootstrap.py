@@ -125,15 +125,15 @@ def test_a_seed_repeats_itself_and_the_scale_does_not_matter():
 
 def test_tables():
     found = bootstrap_loadings(sample(80, 0), 2, draws=60)
-    table = found.table([f"test {j}" for j in range(8)])
-    assert list(table.columns) == ["variable", "factor", "estimate", "error", "low", "high"]
-    assert list(table["factor"][:3]) == ["PA1", "PA2", "h2"]
-    assert table["estimate"][3] == found.loadings.estimate[1, 0]
-    assert table["low"][5] == found.communalities.low[1]
-    estimate, low, high = (getattr(found.loadings, what)[0, 0] for what in ("estimate", "low", "high"))
-    assert f"{estimate:.2f} ({low:.2f} to {high:.2f})" in str(found)
+    rows = found.text([f"test{j}" for j in range(8)]).splitlines()[1:]
+    assert rows[0].split() == ["PA1", "PA2", "h2"]
+    for j, row in enumerate(rows[1:9]):
+        cells = [(of.estimate[j, i], of.low[j, i], of.high[j, i]) for of in [found.loadings] for i in (0, 1)]
+        cells.append((found.communalities.estimate[j], found.communalities.low[j], found.communalities.high[j]))
+        told = " ".join(f"{estimate:.2f} ({low:.2f} to {high:.2f})" for estimate, low, high in cells)
+        assert row.split() == [f"test{j}", *told.split()]
     with pytest.raises(ValueError, match="one name for each of the 8 variables, got 1"):
-        found.table(["a"])
+        found.text(["a"])
 
 
 def test_heywood_cases_and_lost_draws_are_counted():

@@ -6,14 +6,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 import fedstat as fs
 from fedstat._tables import read_tables
 from simulations.contract import Finding
 from simulations.effects import Effects
 from simulations.split import effects as split
-from simulations.split.study import per_seed
+from simulations.split.study import auc, per_seed
 from simulations.studies import effects, evidence
 from theory_checks import COMMITTED
 
@@ -77,3 +80,10 @@ def test_where_nothing_is_shown_it_is_said_what_would_have_been(every: dict[str,
     said = Finding.of("it", unclear).record()["power"]
     assert said == f"a difference of {unclear.could_find:.2f} would have been found with 80% power"
     assert Finding.of("it", clear).record()["power"] == ""
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
+def test_the_area_under_the_curve_is_scikit_learns(pairs):
+    values, positive = np.array([value for value, _ in pairs]), np.array([is_one for _, is_one in pairs])
+    if 0 < positive.sum() < len(positive):
+        assert auc(values, positive) == pytest.approx(roc_auc_score(positive, values), abs=1e-12)
