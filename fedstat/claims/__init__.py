@@ -38,7 +38,7 @@ from fedstat.claims.cases import Sides, compared, enumeration, exact, sampled, t
 from fedstat.claims.citation import remark
 from fedstat.claims.claim import Claim, ClaimError, Judgement, Reading, judge
 from fedstat.claims.combining import all_of, any_of, both
-from fedstat.claims.counterexample import search, searching
+from fedstat.claims.counterexample import search
 from fedstat.claims.evidence import Evidence, Verdict, missing, not_checkable
 from fedstat.claims.files import read_claims
 from fedstat.claims.identities import identity
@@ -114,7 +114,6 @@ __all__ = [
     "remark",
     "sampled",
     "search",
-    "searching",
     "shares",
     "square",
     "subsets",

@@ -19,17 +19,7 @@ _CASES: ContextVar[int | None] = ContextVar("cases", default=None)
 
 @contextmanager
 def searching(cases: int | None) -> Iterator[None]:
-    """Let every search inside the block try `cases` cases; None leaves each check its own number.
-
-    Examples
-    --------
-    >>> from hypothesis import strategies as st
-    >>> from fedstat.claims import search, searching
-    >>> numbers = st.integers(0, 1000)
-    >>> with searching(20):  # a quick look, in place of the 200 cases of `search`
-    ...     print(search(numbers, lambda n: (n, n * n)).cases)
-    20
-    """
+    """Let every search inside the block try `cases` cases; None leaves each check its own number."""
     token = _CASES.set(cases)
     try:
         yield
@@ -62,7 +52,7 @@ def search(
     tolerance : float
         Rounding allowed for, absolute. Ratios are formed only if a side exceeds a thousand times this.
     examples : int
-        Number of cases to try, unless `searching` sets another; the search is derandomised, so that a verdict repeats.
+        Number of cases to try, unless ``--cases`` sets another; the search is derandomised, so that a verdict repeats.
     names : tuple of str
         What the sides are, for the summary.
     show : callable

@@ -10,7 +10,8 @@ import fedstat as fs
 from fedstat._environment import environment
 from fedstat._files import atomic_file
 from fedstat.data import Clients
-from fedstat.inference import Comparison, complete_mean, interval, mean_interval, number, p_value, primary_summary
+from fedstat.inference import Comparison, interval, mean_interval, number, p_value, primary_summary
+from fedstat.inference.reading.missing import complete_mean
 from fedstat.report import typeset
 from fedstat.report.figures import style, write_svg
 

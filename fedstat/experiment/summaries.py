@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fedstat.inference import Comparison, complete_mean, count_missing, primary_rows, primary_summary
+from fedstat.inference import Comparison, count_missing, primary_rows, primary_summary
+from fedstat.inference.reading.missing import complete_mean
 
 WINDOW = 10  # rounds that the FedFac paper averages
 

@@ -24,7 +24,7 @@ from fedstat.export.client import Client
 from fedstat.export.packet import Packet, Refused
 from fedstat.export.server import Packets, Replies, Server
 from fedstat.export.talk import Over, decoded, meet, read, until_over, welcome_back
-from fedstat.inference import complete_mean
+from fedstat.inference.reading.missing import complete_mean
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # nothing is to be sent anywhere; Flower reads it at its import
 

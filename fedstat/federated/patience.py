@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._checks import check_fields
-from fedstat.inference import complete_mean
+from fedstat.inference.reading.missing import complete_mean
 from fedstat.inference.reading.scores import better
 
 

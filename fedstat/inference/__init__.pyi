@@ -9,17 +9,17 @@ from .intervals.equivalence import Equivalence, equivalence
 from .intervals.family import Family, simultaneous
 from .intervals.paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
 from .intervals.planning import SampleSize, plan
-from .intervals.sequential import Looks, added_seeds, looks
+from .intervals.sequential import Looks, looks
 from .intervals.shape import shape_notes
 from .predictions.assessment import Assessment, assess
 from .printed.standing import PrintedComparison, compare_printed
 from .printed.table import PrintedTable, read_printed
 from .printed_values import Agreement, agrees
 from .proportion import clopper_pearson
-from .reading.missing import complete_mean, count_missing
+from .reading.missing import count_missing
 from .reading.primary import primary_rows, primary_summary
 from .reading.read import Measurements, read_results
-from .reading.reduction import Reduced, reduce, survey
+from .reading.reduction import Reduced, reduce
 from .settings import Ranks, ranks
 from .sources import by_source
 from .targets import TimeToTarget, to_target
@@ -45,14 +45,12 @@ __all__ = [
     "Reduced",
     "SampleSize",
     "TimeToTarget",
-    "added_seeds",
     "agrees",
     "assess",
     "by_source",
     "clopper_pearson",
     "compare",
     "compare_printed",
-    "complete_mean",
     "components",
     "count_missing",
     "equivalence",
@@ -74,7 +72,6 @@ __all__ = [
     "shape_notes",
     "sign_flip_test",
     "simultaneous",
-    "survey",
     "to_target",
     "who_benefits",
 ]

@@ -59,23 +59,6 @@ class Agreement:
     level: float
     seeds: int
 
-    @property
-    def value(self) -> bool:
-        """Tell whether every printed value lies inside its prediction interval, and none of these is too wide."""
-        return bool((self.values["inside"] & self.values["tells"]).all())
-
-    @property
-    def same_order(self) -> Answer:
-        """Say "opposite" if a pair is resolved the other way round, "same" if all are resolved as printed."""
-        return _joint(self.order)
-
-    @property
-    def same_signs(self) -> Answer:
-        """The same of the differences to the control; ValueError without one."""
-        if self.control is None:
-            raise ValueError("same_signs needs a control: give agrees(..., control=...).")
-        return _joint(self.signs)
-
     def __str__(self) -> str:
         rows = self.values
         told = rows[rows["tells"]]
@@ -232,13 +215,6 @@ def _directions(ours: pd.DataFrame, value: pd.Series, pairs: list[tuple[str, str
         rows.append([printed, d.mean, d.low, d.high, answer])
     index = pd.MultiIndex.from_tuples(pairs, names=["a", "b"]) if pairs else None
     return pd.DataFrame(rows, columns=["printed", "ours", "low", "high", "answer"], index=index)
-
-
-def _joint(pairs: pd.DataFrame) -> Answer:
-    """Answer for all pairs together: one that is opposite decides, one that is not resolved leaves it open."""
-    answers = set(pairs["answer"]) - {"printed equal"}
-    order: tuple[Answer, ...] = ("opposite", "not resolved", "same")
-    return next((answer for answer in order if answer in answers), "printed equal")
 
 
 def _told(pairs: pd.DataFrame) -> str:

@@ -37,7 +37,6 @@ from fedstat._account import Spent
 from fedstat.privacy.accounting import account, spent
 from fedstat.privacy.auditing import Audit, audit
 from fedstat.privacy.inverting import Reconstruction, invert
-from fedstat.privacy.labels import infer_label
 from fedstat.privacy.observing import Look, Observation, observe
 from fedstat.privacy.quality import match, psnr, psnr_printed, ssim
 
@@ -49,7 +48,6 @@ __all__ = [
     "Spent",
     "account",
     "audit",
-    "infer_label",
     "invert",
     "match",
     "observe",

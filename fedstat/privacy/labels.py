@@ -17,30 +17,6 @@ def infer_label(observation: Observation) -> int:
     is negative at the true class alone. Without a bias the rows of the head's weight are taken, each of which is that
     number times the features: the true class is the row whose inner products with all others are not positive. With
     several samples, or after several steps, the answer would be a guess.
-
-    Parameters
-    ----------
-    observation : Observation
-        Of one step on one sample.
-
-    Returns
-    -------
-    int
-        The label.
-
-    Raises
-    ------
-    ValueError
-        If there are several samples, or the client does not send its head.
-
-    Examples
-    --------
-    >>> import fedstat as fs
-    >>> clients = fs.data.from_indices(*fs.data.digits(), fs.data.iid(1797, 20))
-    >>> look = fs.privacy.Look(client=3)
-    >>> (seen,) = fs.privacy.observe(fs.FedAvg(), fs.models.mlp(64, 32, 10), clients, fs.Training(lr=0.1), look)
-    >>> fs.privacy.infer_label(seen) == int(seen.secret.y[0])
-    True
     """
     if observation.samples > 1:
         raise ValueError(

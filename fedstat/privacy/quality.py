@@ -11,18 +11,16 @@ from fedstat.theory.image import psnr
 __all__ = ["match", "psnr", "psnr_printed", "ssim"]
 
 
-def psnr_printed(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
+def psnr_printed(x: np.ndarray, y: np.ndarray) -> float:
     """Return the ratio as FedDecomp's section 4.6 prints it: squared errors over width times height, range one.
 
-    For images (channels, height, width) it is ``10 log10(channels) + 20 log10(data_range)`` below `psnr`, which is
-    4.77 dB for three channels with values in [0, 1] (claim DC-10).
+    For images (channels, height, width) with values in [0, 1] it is ``10 log10(channels)`` below `psnr`, which is
+    4.77 dB for three channels (claim DC-10).
 
     Parameters
     ----------
     x, y : ndarray, shape (channels, height, width)
-        The two images.
-    data_range : float
-        As in `psnr`.
+        The two images, with values in [0, 1].
 
     Returns
     -------
@@ -46,10 +44,10 @@ def psnr_printed(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> fl
     """
     if np.ndim(x) != 3:
         raise ValueError(f"x must be one image (channels, height, width), got shape {np.shape(x)}.")
-    return psnr(x, y, data_range=data_range) - 10 * math.log10(len(x)) - 20 * math.log10(data_range)
+    return psnr(x, y) - 10 * math.log10(len(x))
 
 
-def ssim(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
+def ssim(x: np.ndarray, y: np.ndarray) -> float:
     """Return the structural similarity of two images (Wang et al. 2004), as scikit-image computes it.
 
     Windows are squares of 7 pixels, or as many as a smaller image has (an odd number); channels are averaged.
@@ -57,9 +55,7 @@ def ssim(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
     Parameters
     ----------
     x, y : ndarray, shape (channels, height, width)
-        The two images.
-    data_range : float
-        As in `psnr`.
+        The two images, with values in [0, 1].
 
     Returns
     -------
@@ -93,7 +89,7 @@ def ssim(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
         raise ImportError("structural similarity needs scikit-image: pip install 'fedstat[privacy]'.") from None
     side = min(x.shape[1:])
     window = min(7, side if side % 2 else side - 1)
-    return float(structural_similarity(x, y, win_size=window, data_range=data_range, channel_axis=0))
+    return float(structural_similarity(x, y, win_size=window, data_range=1.0, channel_axis=0))
 
 
 def match(originals: np.ndarray, found: np.ndarray) -> np.ndarray:

@@ -34,11 +34,11 @@ from fedstat.claims import (
     read_ledger,
     sampled,
     search,
-    searching,
     table,
     within,
     write_ledger,
 )
+from fedstat.claims.counterexample import searching
 from fedstat.claims.mutation import in_words
 from fedstat.cli import app
 

@@ -54,13 +54,11 @@ def test_a_paper_of_the_same_law_lies_inside_as_often_as_the_level_says():
 def test_three_answers():
     found = agrees(printed(), ours(), control="FedAvg")
     assert list(found.signs["answer"]) == ["opposite", "same", "same"]
-    assert found.same_signs == "opposite"
     pairs = found.order["answer"]
     assert pairs[("FedAvg", "Local")] == "opposite"
     assert pairs[("Ditto", "FedFac")] == "not resolved"
     assert (pairs == "same").sum() == 4
-    assert found.same_order == "opposite"
-    assert not found.value
+    assert not (found.values["inside"] & found.values["tells"]).all()
     words = str(found)
     assert "order: 4 of 6 as printed; 1 the other way round: FedAvg − Local (printed 0.01, ours" in words
     assert "1 not resolved: Ditto − FedFac" in words
@@ -68,12 +66,12 @@ def test_three_answers():
 
     apart = ours(shifts=(0.0, 0.02, 0.04, 0.06))
     same = agrees(printed(apart.mean().to_numpy()), apart, control="FedAvg")
-    assert (same.value, same.same_order, same.same_signs) == (True, "same", "same")
+    assert (same.values["inside"] & same.values["tells"]).all()
+    assert (same.order["answer"] == "same").all()
+    assert (same.signs["answer"] == "same").all()
     equal = agrees(printed([0.7] * 4), apart)
-    assert equal.same_order == "printed equal"
+    assert (equal.order["answer"] == "printed equal").all()
     assert len(equal.signs) == 0
-    with pytest.raises(ValueError, match="same_signs needs a control"):
-        equal.same_signs  # noqa: B018
     assert "sign of" not in str(equal)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat._progress import progress_bar
-from fedstat.inference import complete_mean
+from fedstat.inference.reading.missing import complete_mean
 
 #: What `fedstat.federate` is told about progress.
 Shown = bool | Literal["lines"] | None

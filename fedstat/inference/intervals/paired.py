@@ -60,9 +60,7 @@ class PairedDifference:
         return f"{shown} ({100 * self.level:.4g}% interval, {self.n} pairs, p = {p_value(self.p)})".replace("= <", "<")
 
 
-def paired_difference(
-    a: ArrayLike, b: ArrayLike, *, level: float = 0.95, within: tuple[float, float] = (-np.inf, np.inf)
-) -> PairedDifference:
+def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> PairedDifference:
     """Compare `a` with `b`, value by value.
 
     Parameters
@@ -71,14 +69,11 @@ def paired_difference(
         One value per seed, in the same order of seeds.
     level : float
         Confidence level, in (0, 1).
-    within : (float, float)
-        The range of the values, such as (0, 1) for shares. A difference of two of them lies within plus or minus its
-        width, and so does the mean difference: limits are cut off there, at no cost of coverage.
 
     Raises
     ------
     ValueError
-        If lengths differ, fewer than two pairs are given, or values are not finite or lie outside the range.
+        If lengths differ, fewer than two pairs are given, or values are not finite.
 
     Examples
     --------
@@ -95,13 +90,12 @@ def paired_difference(
 
     x, y = _pair(a, b)
     level = check_level(level)
-    _check_within(np.concatenate([x, y]), within)
-    d, width = x - y, within[1] - within[0]
+    d = x - y
     n, mean, sd = len(d), float(d.mean()), float(d.std(ddof=1))
     if spreads(x, y):
         error = sd / np.sqrt(n)
         half = stats.t.ppf((1 + level) / 2, n - 1) * error
-        low, high = max(float(mean - half), -width), min(float(mean + half), width)
+        low, high = float(mean - half), float(mean + half)
         p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
     else:
         low = high = p = float("nan")
@@ -155,11 +149,14 @@ def mean_interval(
     from scipy import stats
 
     level = check_level(level)
-    x = values_of("values", values)
-    _check_within(x, within)
+    x, (lowest, highest) = values_of("values", values), within
+    if not lowest < highest:
+        raise ValueError(f"within must be a range (lowest, highest), got {within}.")
+    if (x < lowest).any() or (x > highest).any():
+        raise ValueError(f"values must lie in [{lowest:g}, {highest:g}], got {x.min():g} to {x.max():g}.")
     mean = float(x.mean())
     half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
-    return mean, max(mean - half, within[0]), min(mean + half, within[1])
+    return mean, max(mean - half, lowest), min(mean + half, highest)
 
 
 def sign_flip_test(a: ArrayLike, b: ArrayLike, *, draws: int = 99_999, seed: int = 0) -> float:
@@ -228,14 +225,6 @@ def holm(p: ArrayLike) -> np.ndarray:
     steps = values[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
     return adjusted
-
-
-def _check_within(values: np.ndarray, within: tuple[float, float]) -> None:
-    lowest, highest = within
-    if not lowest < highest:
-        raise ValueError(f"within must be a range (lowest, highest), got {within}.")
-    if (values < lowest).any() or (values > highest).any():
-        raise ValueError(f"values must lie in [{lowest:g}, {highest:g}], got {values.min():g} to {values.max():g}.")
 
 
 def values_of(name: str, values: ArrayLike) -> np.ndarray:

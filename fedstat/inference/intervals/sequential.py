@@ -216,28 +216,9 @@ def _prior(planned: int, alpha: float) -> float:
 
 
 def added_seeds(looked_at: Sequence[int], level: float = 0.95) -> str:
-    """Say why a fixed-sample interval does not hold where seeds were added after a look, and by how much.
+    """Say why an interval of this level does not hold that was looked at after these numbers of seeds, and how often.
 
-    Parameters
-    ----------
-    looked_at : sequence of int
-        Numbers of seeds at which one looked, rising from 2 or more, the last one included; such as ``[5, 10]``.
-    level : float
-        Level of the fixed-sample intervals, in (0, 1).
-
-    Returns
-    -------
-    str
-        A sentence with the chance that the t interval excludes zero at one of the looks if there is no difference, by
-        simulation of 20,000 runs with normal differences.
-
-    Examples
-    --------
-    >>> from fedstat.inference import added_seeds
-    >>> print(added_seeds([5, 10, 20]))
-    An interval for a fixed number of seeds allows one look. With looks at 5, 10 and 20 seeds the 95% interval
-    excludes zero at one of them in 12% of runs without any difference, in place of 5%. The intervals of
-    fedstat.inference.looks hold at every look.
+    The chance that it excludes zero at one of the looks if there is no difference is simulated, with 20,000 runs.
     """
     from scipy import stats
 

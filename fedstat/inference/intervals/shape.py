@@ -12,23 +12,23 @@ _NUMBERS, _DRAWS, _SEED = 2_000_000, 100_000, 0
 HELD = "45 to 92%"
 #: Below so many seeds nothing can be seen.
 _MIN_SEEDS = 4
+#: Largest share of families with normal differences in which there is a warning.
+_ALARMS = 0.05
 
 
-def shape_notes(differences: np.ndarray, *, rate: float = 0.05) -> tuple[str, ...]:
+def shape_notes(differences: np.ndarray) -> tuple[str, ...]:
     """Return the sentences that a reader of t intervals over these differences has to see.
 
     Two statistics are compared with those of normal samples of the same size: the largest gap between neighbouring
     values as a share of their range, which is large if one run or some collapsed, and the absolute skewness. Each pair
-    is tested at ``rate / (2 P)`` for each, so that normal differences raise a false alarm in at most `rate` of
-    families, whatever their correlations. A pair with at most half as many values as seeds is told as such. With 3
+    is tested at ``0.05 / (2 P)`` for each, so that normal differences raise a false alarm in at most 5% of families,
+    whatever their correlations. A pair with at most half as many values as seeds is told as such. With 3
     seeds nothing can be seen, and with 5 only gross collapses: no sentence does not mean that all is well.
 
     Parameters
     ----------
     differences : ndarray, shape (P, S)
         One value per pair and seed, NaN where there is none.
-    rate : float
-        Largest rate of false alarms over all pairs.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def shape_notes(differences: np.ndarray, *, rate: float = 0.05) -> tuple[str, ..
     1 of 1 differences are skewed, or some of their runs lie far from the others (collapsed?): in simulation t
     intervals at 95% held in only 45 to 92% there. Look at the runs.
     """
-    of = shapes(differences, rate=rate)
+    of = shapes(differences)
     apart, coarse, tested = (of == "apart").sum(), (of == "coarse").sum(), (of != "").sum()
     notes = []
     if apart:
@@ -54,7 +54,7 @@ def shape_notes(differences: np.ndarray, *, rate: float = 0.05) -> tuple[str, ..
     return tuple(notes)
 
 
-def shapes(differences: np.ndarray, *, rate: float = 0.05) -> np.ndarray:
+def shapes(differences: np.ndarray) -> np.ndarray:
     """Return what `shape_notes` sees in each pair: "apart", "coarse", "fine", or "" where nothing can be seen."""
     found = []
     for row in differences:
@@ -64,7 +64,7 @@ def shapes(differences: np.ndarray, *, rate: float = 0.05) -> np.ndarray:
         elif 1 + (np.diff(np.sort(d)) > 1e-9 * np.ptp(d)).sum() <= len(d) // 2:
             found.append("coarse")  # values that rounding tells apart are one
         else:
-            found.append("apart" if shape_p(d) < rate / len(differences) else "fine")
+            found.append("apart" if shape_p(d) < _ALARMS / len(differences) else "fine")
     return np.array(found)
 
 

@@ -14,23 +14,7 @@ def complete_mean(rows: pd.DataFrame, by: Sequence[str], *, sort: bool = True) -
     """Return the mean of the column ``value`` in groups, NaN if a value of the group is infinite or NaN.
 
     Pandas' own mean leaves NaN out, and would give an accuracy over those clients alone whose outputs are numbers.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        A table such as a history, with the columns `by` and ``value``.
-    by : sequence of str
-        The columns whose values the rows of a group have in common.
-    sort : bool
-        Whether to sort the groups; otherwise they come in the order of their first rows.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from fedstat.inference import complete_mean
-    >>> rows = pd.DataFrame({"method": ["A", "A", "B", "B"], "value": [0.7, 0.9, 0.8, float("nan")]})
-    >>> complete_mean(rows, ["method"]).to_dict()  # where a client's value is missing there is no mean over clients
-    {'A': 0.8, 'B': nan}
+    Groups that are not sorted come in the order of their first rows.
     """
     means = rows["value"].groupby([rows[name] for name in by], observed=True, sort=sort).mean(skipna=False)
     return means.where(np.isfinite(means))

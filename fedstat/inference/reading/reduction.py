@@ -75,18 +75,7 @@ class Reduced:
 def survey(batches: Iterable[Any]) -> dict[tuple[str, str], np.ndarray]:
     """Return the evaluated rounds, ascending, of every (metric, split) of a tidy history, in the order of first rows.
 
-    Parameters
-    ----------
-    batches : iterable of DataFrame or pyarrow.RecordBatch
-        With the columns metric, split and round.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from fedstat.inference import read_results, survey
-    >>> table = pd.DataFrame({"method": "FedAvg", "seed": 0, "client": 0, "round": [5, 10], "accuracy": [0.5, 0.7]})
-    >>> survey([read_results(table).history])
-    {('accuracy', 'test'): array([ 5, 10])}
+    Batches are as `reduce` takes them; of their columns metric, split and round are read.
     """
     metrics, splits = _Index("metric"), _Index("split")
     found: dict[tuple[Hashable, Hashable], set[int]] = {}
@@ -127,7 +116,7 @@ def reduce(
         The window of every run: all evaluated rounds above L - last, where L is the last round of the table. If the
         table has a column ``kept``, the window is the kept rounds instead.
     known : mapping, optional
-        What `survey` says of these rows, so that they are passed over once only.
+        The evaluated rounds of every (metric, split), where they are known, so that rows are passed over once only.
 
     Raises
     ------

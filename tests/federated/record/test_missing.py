@@ -12,7 +12,8 @@ from fedstat.experiment.summaries import per_client, summarise
 from fedstat.federated.client.local import Learner
 from fedstat.federated.metrics import standard
 from fedstat.federated.record.progress import in_brief
-from fedstat.inference import compare, complete_mean, primary_summary
+from fedstat.inference import compare, primary_summary
+from fedstat.inference.reading.missing import complete_mean
 from simulations.parts import complete
 
 TASKS = {"cross_entropy": torch.tensor([[0, 1, 1], [0, 1, 1]]), "squared": torch.zeros(2, 3)}

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedstat.inference import reduce, survey
+from fedstat.inference import reduce
+from fedstat.inference.reading.reduction import survey
 
 KEYS = ["method", "estimand", "seed", "round", "client"]
 
