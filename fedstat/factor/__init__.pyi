@@ -9,7 +9,6 @@ from .numbers import compare_numbers
 from .ordinal import polychoric
 from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
 from .raters import IntraclassCorrelation, icc
-from .recovery import chance_corrected
 from .retention import (
     Retention,
     contribution_rule,
@@ -44,7 +43,6 @@ __all__ = [
     "Sphericity",
     "bartlett",
     "bootstrap_loadings",
-    "chance_corrected",
     "compare_numbers",
     "congruence",
     "contribution_rule",

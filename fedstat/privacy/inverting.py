@@ -17,7 +17,6 @@ from fedstat._progress import progress_bar
 from fedstat._random import stream
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Params
-from fedstat.privacy.labels import infer_label
 from fedstat.privacy.observing import Observation, weight_of_steps
 
 Objective = Literal["squared", "cosine"]
@@ -310,6 +309,32 @@ def _attack(
     params = {name: leaf.detach() for name, leaf in params.items()}
     cosine = objective == "cosine"
     return _Attack(seen, learner, params, aux, known, classes, cosine, total_variation, simulate, bounds)
+
+
+def infer_label(seen: Observation) -> int:
+    """Return the label of the one sample behind a gradient (iDLG, Zhao et al. 2020).
+
+    Under cross-entropy the gradient in the head's bias is the predicted probabilities minus the true class, so that it
+    is negative at the true class alone. Without a bias the rows of the head's weight are taken, each of which is that
+    number times the features: the true class is the row whose inner products with all others are not positive. With
+    several samples, or after several steps, the answer would be a guess.
+    """
+    if seen.samples > 1:
+        raise ValueError(
+            f'labels "inferred" needs a message about one sample, this one is about {seen.samples}; take '
+            'labels "known" or "optimised".'
+        )
+    head = f"{seen.network.head}."
+    sent = {n.removeprefix(head): g for n, g in seen.gradient.items() if n.startswith(head)}
+    if "bias" in sent:
+        return int(sent["bias"].argmin())
+    weight = sent.get("weight", sent.get("weight.full"))
+    if weight is None or torch.isnan(weight).any():
+        raise ValueError(
+            'labels "inferred" needs the gradient of the head, which this client does not send; take labels "known" '
+            'or "optimised".'
+        )
+    return int((weight @ weight.T).fill_diagonal_(0).sum(1).argmin())
 
 
 def _ratio(seen: Observation) -> Tensor | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedstat._random import stream
-from fedstat.factor import Moments, PrincipalAxis, chance_corrected
+from fedstat.factor import Moments, PrincipalAxis
 from fedstat.factor.solver import AT_BOUND
+from simulations.split.study import chance_corrected
 
 
 @dataclass(frozen=True, eq=False)

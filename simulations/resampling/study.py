@@ -19,13 +19,13 @@ import pandas as pd
 import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
-from fedstat.factor import chance_corrected
 from fedstat.methods.cut import is_shared
 from fedstat.methods.fedfac import communality
 from simulations.contract import About
 from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, run_parts
 from simulations.resampling.splits import resampled_splits, spread
+from simulations.split.study import chance_corrected
 
 ABOUT = About(
     "Whether other clients would give the same shared units", "FedSplit/FedFac", "Algorithm 1", order=40,

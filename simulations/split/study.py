@@ -24,7 +24,6 @@ import fedstat as fs
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Clients
-from fedstat.factor import chance_corrected
 from fedstat.inference import primary_summary
 from fedstat.methods.cut import Cut, is_shared
 from fedstat.methods.fedfac import communality
@@ -403,6 +402,16 @@ def evidence(tables: Tables) -> Tables:
     """Return the small tables that claims are judged on, without the agreement of early rounds."""
     agreement = tables["agreement"]
     return {**tables, "agreement": agreement[agreement["round"] > agreement["round"].max() - LAST]}
+
+
+def chance_corrected(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Return the share of units on which two choices of shared units agree, and Cohen's kappa, corrected for chance.
+
+    kappa is NaN if chance alone gives full agreement: both choices are all units, or both none.
+    """
+    agreement = float((first == second).mean())
+    chance = float(first.mean() * second.mean() + (1 - first.mean()) * (1 - second.mean()))
+    return agreement, (agreement - chance) / (1 - chance) if chance < 1 else float("nan")
 
 
 def auc(values: np.ndarray, positive: np.ndarray) -> float:

@@ -19,8 +19,7 @@ from torch.nn import functional as F
 
 import fedstat as fs
 from fedstat.privacy import Look, invert, match, observe, psnr, psnr_printed, ssim
-from fedstat.privacy.inverting import _attack
-from fedstat.privacy.labels import infer_label
+from fedstat.privacy.inverting import _attack, infer_label
 from simulations.privacy.study import ARMS, SCALES, Smooth, network
 
 METHODS = ARMS | {"FedDecomp simultaneous": fs.methods.FedDecomp(variant="simultaneous", reading="text")}

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedstat.factor import PrincipalAxis, chance_corrected, units_as_columns
+from fedstat.factor import PrincipalAxis, units_as_columns
 from fedstat.factor.moments import Moments
 from fedstat.methods.cut import Quantile, is_shared
 from fedstat.methods.fedfac import communality
 from simulations.resampling.numbers import plot_units
 from simulations.resampling.splits import pooled, resampled_splits, spread
+from simulations.split.study import chance_corrected
 
 #: Where the communalities are cut.
 QUANTILES = (0.25, 0.5, 0.75)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 import fedstat as fs
 from fedstat._tables import read_tables
 from simulations.contract import Finding
 from simulations.effects import Effects
 from simulations.split import effects as split
-from simulations.split.study import auc, per_seed
+from simulations.split.study import auc, chance_corrected, per_seed
 from simulations.studies import effects, evidence
 from theory_checks import COMMITTED
 
@@ -87,3 +87,13 @@ def test_the_area_under_the_curve_is_scikit_learns(pairs):
     values, positive = np.array([value for value, _ in pairs]), np.array([is_one for _, is_one in pairs])
     if 0 < positive.sum() < len(positive):
         assert auc(values, positive) == pytest.approx(roc_auc_score(positive, values), abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30))
+def test_agreement_is_cohens_kappa(pairs):
+    a, b = np.array(pairs).T
+    agreement, kappa = chance_corrected(a, b)
+    assert agreement == pytest.approx(np.mean(a == b))
+    assert np.isnan(kappa) == ((a.all() and b.all()) or not (a.any() or b.any()))
+    if not np.isnan(kappa):
+        assert kappa == pytest.approx(cohen_kappa_score(a, b), abs=1e-12)
