@@ -216,9 +216,9 @@ def _prior(planned: int, alpha: float) -> float:
 
 
 def added_seeds(looked_at: Sequence[int], level: float = 0.95) -> str:
-    """Say why an interval of this level does not hold that was looked at after these numbers of seeds, and how often.
+    """Return a sentence on intervals for a fixed number of seeds, if one looked after each of these numbers of seeds.
 
-    The chance that it excludes zero at one of the looks if there is no difference is simulated, with 20,000 runs.
+    How often such an interval excludes zero at one of the looks although there is no difference is simulated.
     """
     from scipy import stats
 
