@@ -163,15 +163,13 @@ _PART = re.compile(r"\b((?:section|appendix) [A-Z]?[.\d]*[A-Z\d]|Table \d+|abstr
 
 
 def _title(claim: Claim, trial: Trial) -> str:
-    """Return paper and place in short, and what is said there, as the name of the claim's file has it."""
+    """Return paper and place in short, and what the docstring of the claim's file says of it in a line."""
     stated = _corrects(claim, trial) or claim
-    place = _NAMED.search(stated.place) or _PART.search(stated.place)
-    where = f", {place[1]}" if place else ""
-    told = claim.file.stem.partition("_")[2].split("_") if claim.file else [claim.id]
-    texts = f"{stated.words} {stated.assumptions} {stated.statement}"
-    known = {word.lower(): word for word in re.findall(r"\w*[A-Z]\w*[A-Z]\w*", texts)}
-    says = " ".join(known.get(word, word) for word in told)
-    return f"{_source(claim, trial)}{where}{'' if stated is claim else ', corrected'}: {says}"
+    source = _source(claim, trial)
+    place = None if source == "folklore" else _NAMED.search(stated.place) or _PART.search(stated.place)
+    where = (f", {place[1]}" if place else "") + ("" if stated is claim else ", corrected")
+    said = re.search(rf'^(?:""")?{claim.id}: (.+)\.', claim.file.read_text(), re.MULTILINE)
+    return f"{source[0].upper()}{source[1:]}{where}: {said[1]}"
 
 
 # --- one claim -------------------------------------------------------------------------------------------------

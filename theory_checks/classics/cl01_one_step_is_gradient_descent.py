@@ -1,4 +1,4 @@
-"""CL-01: one local step with all clients is gradient descent on the pooled loss."""
+"""CL-01: one local step is a step of gradient descent."""
 
 from __future__ import annotations
 

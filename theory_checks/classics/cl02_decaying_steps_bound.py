@@ -1,4 +1,4 @@
-"""CL-02: a bound on federated averaging with decaying steps."""
+"""CL-02: with decaying steps FedAvg's gap falls like 1 / T."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-03: several local steps of fixed size stop short of the optimum."""
+"""CL-03: fixed steps stop short of the optimum, but not always.
+
+CL-03c: where steps of fixed size end.
+"""
 
 from __future__ import annotations
 

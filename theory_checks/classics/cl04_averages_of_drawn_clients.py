@@ -1,4 +1,4 @@
-"""CL-04: which averages of drawn clients are unbiased, and how far they vary."""
+"""CL-04: two averages of drawn clients are unbiased."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-05: normalised averaging removes the inconsistency of different numbers of local steps."""
+"""CL-05: FedNova removes inconsistency only as steps go to zero.
+
+CL-05c: where FedNova ends at a fixed step.
+"""
 
 from __future__ import annotations
 

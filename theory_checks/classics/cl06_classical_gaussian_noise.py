@@ -1,4 +1,4 @@
-"""CL-06: the classical calibration of Gaussian noise gives (epsilon, delta)-differential privacy."""
+"""CL-06: noise that gives (ε, δ)-differential privacy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-07: FedBN's kernel has a larger smallest eigenvalue than FedAvg's."""
+"""CL-07: FedBN is faster than FedAvg, but not always.
+
+CL-07c: FedBN's smallest eigenvalue is never less.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-08: with steps of fixed size FedAvg stays at least of the order of the step away from the optimum."""
+"""CL-08: fixed steps keep FedAvg from the optimum, for some clients.
+
+CL-08c: the distance to first order in the step.
+"""
 
 from __future__ import annotations
 

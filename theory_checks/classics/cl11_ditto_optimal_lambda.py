@@ -1,4 +1,4 @@
-"""CL-11: Ditto's best pull towards the global model, for estimating points among adversaries."""
+"""CL-11: the λ with which Ditto estimates best among adversaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-12: random quantisation is unbiased, and its variance and its number of entries are bounded."""
+"""CL-12: quantisation is unbiased, its variance bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-14: Krum stays close to the gradient, whatever f of n clients send."""
+"""CL-14: Krum stays close to the gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-18: the objective of pFedMe's clients is as smooth as the pull towards the global model."""
+"""CL-18: the objective of a pFedMe client is λ-smooth.
+
+CL-18c: how smooth it is for every λ above L.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-22: splitting the clients after convergence never makes performance worse."""
+"""CL-22: clustering never hurts, by the mean training loss.
+
+CL-22c: no cluster's training loss rises.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-30: the budget for each of many private steps that keeps a total below one."""
+"""CL-30: the budget for a step is too large for δ' near one.
+
+CL-30c: the budget for a step, with δ' up to a half.
+"""
 
 from __future__ import annotations
 

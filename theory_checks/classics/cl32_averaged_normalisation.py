@@ -1,4 +1,7 @@
-"""CL-32: averaged statistics of batch normalisation are those of the pooled data."""
+"""CL-32: averaged variances leave out how far the clients' means lie apart.
+
+CL-32c: the pooled variance is the averaged one plus that of the means.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-33: a fine-tuned model is never worse than the global one on its own client's training data."""
+"""CL-33: steps on batches can make a fine-tuned model worse on its own data.
+
+CL-33c: full gradients and steps of at most 2 / L never hurt.
+"""
 
 from __future__ import annotations
 

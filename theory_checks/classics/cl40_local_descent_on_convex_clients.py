@@ -1,4 +1,4 @@
-"""CL-40: the bound on local gradient descent with convex clients."""
+"""CL-40: a bound on local descent with convex clients."""
 
 from __future__ import annotations
 

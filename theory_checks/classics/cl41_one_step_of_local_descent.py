@@ -1,4 +1,4 @@
-"""CL-41: one step of local gradient descent, with the clients at any points."""
+"""CL-41: a bound on one step of local descent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-55: where the fixed point of FedProx is."""
+"""CL-55: the one fixed point of FedProx."""
 
 from __future__ import annotations
 

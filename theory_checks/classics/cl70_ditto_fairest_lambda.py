@@ -1,4 +1,7 @@
-"""CL-70: whether Ditto's best pull for accuracy among adversaries is the fairest as well."""
+"""CL-70: among adversaries Ditto's best λ is not the fairest.
+
+CL-70c: a larger λ is fairer if adversaries spread more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-71: FedAvg's weighting by numbers of samples is right for a new client."""
+"""CL-71: weights n_k / n are right for a new sample, not for a new client.
+
+CL-71c: equal weights are best for a new client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-72: an ensemble of the clients' models is as good as the clients on average, and better by their disagreement."""
+"""CL-72: an ensemble of clients is no worse than they are on average."""
 
 from __future__ import annotations
 

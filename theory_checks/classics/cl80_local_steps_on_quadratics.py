@@ -1,4 +1,7 @@
-"""CL-80: on quadratics local SGD dominates minibatch SGD."""
+"""CL-80: local SGD dominates on quadratics, up to a factor.
+
+CL-80c: decreasing local steps are never worse.
+"""
 
 from __future__ import annotations
 

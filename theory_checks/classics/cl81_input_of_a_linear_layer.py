@@ -1,4 +1,7 @@
-"""CL-81: any input to a fully connected layer can be reconstructed from the layer's gradient."""
+"""CL-81: a linear layer with a bias gives its input away.
+
+CL-81c: which ratio gives the input.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-82: SCAFFOLD is not affected by heterogeneity or by the sampling of clients."""
+"""CL-82: client sampling can keep SCAFFOLD from the optimum.
+
+CL-82c: short steps converge whoever is drawn.
+"""
 
 from __future__ import annotations
 

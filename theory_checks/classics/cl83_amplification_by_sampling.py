@@ -1,4 +1,4 @@
-"""CL-83: a private mechanism is more private on a random sample of the records."""
+"""CL-83: a private mechanism is more private on a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-84: secure aggregation gives the sum without each user's contribution, whoever drops out."""
+"""CL-84: the sum itself can give an input away.
+
+CL-84c: which sums fix nobody's contribution.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-85: the geometric median stands up to half of the points being corrupted."""
+"""CL-85: the geometric median stands fewer than half corrupted, not half.
+
+CL-85c: how far corrupted clients can move the geometric median.
+"""
 
 from __future__ import annotations
 

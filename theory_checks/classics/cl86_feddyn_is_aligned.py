@@ -1,4 +1,4 @@
-"""CL-86: FedDyn's limit is the optimum, and the clients' own solutions agree with it."""
+"""CL-86: FedDyn's clients and server agree in the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-87: q-FFL makes the clients' losses more uniform."""
+"""CL-87: a larger q need not make losses more uniform.
+
+CL-87c: at q = 1 the weighted variance never rises.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-88: with error feedback any compression of gradients comes for free."""
+"""CL-88: error feedback is not free for every operator.
+
+CL-88c: a rate for steps of δ / (2 L).
+"""
 
 from __future__ import annotations
 

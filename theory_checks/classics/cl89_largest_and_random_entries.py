@@ -1,4 +1,4 @@
-"""CL-89: sending the k largest entries, or k random ones, loses at most the share 1 - k / d of the square."""
+"""CL-89: what the k largest or random entries leave out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CL-90: where FedAvg ends if clients make different numbers of local steps."""
+"""CL-90: weights τ_i are right only as the step goes to zero.
+
+CL-90c: where FedAvg ends at a fixed step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-91: the coordinate-wise median stays among the honest values, until half of the clients are corrupted."""
+"""CL-91: the median stays among the honest values until half are corrupted."""
 
 from __future__ import annotations
 

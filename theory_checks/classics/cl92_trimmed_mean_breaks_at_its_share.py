@@ -1,4 +1,4 @@
-"""CL-92: the trimmed mean stands as many corrupted clients as it leaves out values at either end, and no more."""
+"""CL-92: a trimmed mean stands as many corrupted clients as it leaves out at either end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-94: the server of secure aggregation gets the exact sum if enough users remain."""
+"""CL-94: secure aggregation gives the exact sum if enough users remain."""
 
 from __future__ import annotations
 

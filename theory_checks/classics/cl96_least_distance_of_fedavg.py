@@ -1,4 +1,4 @@
-"""CL-96: how far FedAvg stays from the minimum at least, whatever its step."""
+"""CL-96: how far above the minimum FedAvg stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-97: on a sample of the records Gaussian noise costs privacy by the square of the sampling rate."""
+"""CL-97: sampling lowers the cost of privacy quadratically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CL-98: FedLin converges linearly to the minimum, however clients differ."""
+"""CL-98: FedLin converges linearly, however clients differ."""
 
 from __future__ import annotations
 

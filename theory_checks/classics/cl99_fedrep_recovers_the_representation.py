@@ -1,4 +1,4 @@
-"""CL-99: FedRep converges linearly to the true representation of linear clients."""
+"""CL-99: FedRep converges linearly to the true representation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FF-01: ninety per cent fewer parameters without the sparse part."""
+"""FF-01: without the sparse part the model has 90% fewer parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FF-02: thirty per cent fewer parameters with the sparse part."""
+"""FF-02: with the sparse part the model has 30% fewer parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FF-03: the unit of the transmission costs."""
+"""FF-03: costs are in gigabytes, with the sign for gigabits.
+
+FF-03c: FedAvg's costs are right in gigabytes.
+"""
 
 from __future__ import annotations
 

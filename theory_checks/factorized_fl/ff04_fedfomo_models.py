@@ -1,4 +1,4 @@
-"""FF-04: how many models FedFOMO's cost stands for."""
+"""FF-04: which models FedFOMO's cost stands for."""
 
 from __future__ import annotations
 

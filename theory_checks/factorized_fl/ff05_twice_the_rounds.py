@@ -1,4 +1,7 @@
-"""FF-05: twice the rounds cost twice as much."""
+"""FF-05: twice the rounds do not cost pFedPara twice as much.
+
+FF-05c: twice the rounds cost all but pFedPara twice as much.
+"""
 
 from __future__ import annotations
 

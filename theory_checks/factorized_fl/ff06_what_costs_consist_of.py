@@ -1,4 +1,7 @@
-"""FF-06: what Factorized-FL's transmission costs consist of."""
+"""FF-06: the text does not say what Factorized-FL's costs consist of.
+
+FF-06c: what the released code's network would send.
+"""
 
 from __future__ import annotations
 

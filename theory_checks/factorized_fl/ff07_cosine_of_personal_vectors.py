@@ -1,4 +1,7 @@
-"""FF-07: the cosine of personal vectors as a measure of similarity."""
+"""FF-07: the cosine depends on how weights are split into u and v.
+
+FF-07c: the absolute cosine depends on the weights alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FF-08: the printed weighted average."""
+"""FF-08: the weights of the printed average belong inside the sum.
+
+FF-08c: with the weights inside the sum it is an average.
+"""
 
 from __future__ import annotations
 

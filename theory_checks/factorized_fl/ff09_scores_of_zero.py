@@ -1,4 +1,7 @@
-"""FF-09: selective aggregation by scores of zero."""
+"""FF-09: a score of zero alone does not leave a client out.
+
+FF-09c: who is left out of both sums has no weight.
+"""
 
 from __future__ import annotations
 

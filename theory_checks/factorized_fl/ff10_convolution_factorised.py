@@ -1,4 +1,4 @@
-"""FF-10: the convolution's factorisation, and its parameters."""
+"""FF-10: a kernel is a product of u and v, with the printed counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FF-11: earlier methods under permuted labels."""
+"""FF-11: most methods stay above training alone with permuted labels.
+
+FF-11c: permuted labels cost accuracy, but rarely the lead.
+"""
 
 from __future__ import annotations
 

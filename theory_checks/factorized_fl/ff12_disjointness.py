@@ -1,4 +1,7 @@
-"""FF-12: the printed condition of disjointness."""
+"""FF-12: clients may overlap though the intersection of all is empty.
+
+FF-12c: clients are disjoint if every pair is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FF-13: all methods beat training alone under standard labels."""
+"""FF-13: all methods beat training alone with standard labels."""
 
 from __future__ import annotations
 

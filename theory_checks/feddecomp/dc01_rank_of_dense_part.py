@@ -1,4 +1,4 @@
-"""DC-01: the rank of the personal part of a dense layer."""
+"""DC-01: the rank of a dense layer's personal part is at most R_l min(I, O)."""
 
 from __future__ import annotations
 

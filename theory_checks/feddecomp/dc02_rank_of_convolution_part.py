@@ -1,4 +1,7 @@
-"""DC-02: the rank of the personal part of a convolution."""
+"""DC-02: the limited rank is not the rank of the convolution itself.
+
+DC-02c: what rank the convolution itself can have.
+"""
 
 from __future__ import annotations
 

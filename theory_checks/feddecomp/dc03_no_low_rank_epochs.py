@@ -1,4 +1,4 @@
-"""DC-03: FedDecomp without low-rank epochs."""
+"""DC-03: without low-rank epochs FedDecomp is FedAvg with plain means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DC-04: FedDecomp without full-rank epochs."""
+"""DC-04: without full-rank epochs FedDecomp is local training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DC-05: the parameters of the personal part."""
+"""DC-05: the personal part does not have far fewer parameters.
+
+DC-05c: how many parameters the personal part has.
+"""
 
 from __future__ import annotations
 

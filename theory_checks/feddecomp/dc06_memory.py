@@ -1,4 +1,7 @@
-"""DC-06: the memory that FedDecomp needs."""
+"""DC-06: FedDecomp needs far more memory than FedAvg, not slightly more.
+
+DC-06c: how much memory FedDecomp needs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DC-07: the computation that FedDecomp takes."""
+"""DC-07: a round of FedDecomp does not take less computation.
+
+DC-07c: when a low-rank step is the cheaper one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DC-08: what FedDecomp's clients send."""
+"""DC-08: clients send as much as in FedAvg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DC-09: alternating training and the spread of the clients' full-rank parts."""
+"""DC-09: alternating training brings clients closer, at equal epochs in all."""
 
 from __future__ import annotations
 

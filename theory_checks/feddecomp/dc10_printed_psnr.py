@@ -1,4 +1,7 @@
-"""DC-10: the printed peak signal-to-noise ratio."""
+"""DC-10: the printed PSNR is too low for colour images.
+
+DC-10c: what the printed PSNR lacks.
+"""
 
 from __future__ import annotations
 

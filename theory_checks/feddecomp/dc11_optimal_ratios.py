@@ -1,4 +1,7 @@
-"""DC-11: the optimal ratios, and to which of them accuracy is more sensitive."""
+"""DC-11: accuracy is not always more sensitive to R_l than to R_c.
+
+DC-11c: the optima, and where R_c matters more than R_l.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DC-13: accuracy with pre-trained weights, and which part moves more."""
+"""DC-13: pre-trained weights are better where the low-rank part moves more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DC-14: accuracy off the optimal ratios."""
+"""DC-14: accuracy does not always fall off the best ratios.
+
+DC-14c: where accuracy falls off the best ratios.
+"""
 
 from __future__ import annotations
 

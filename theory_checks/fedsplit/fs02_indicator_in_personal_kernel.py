@@ -1,4 +1,7 @@
-"""FS-02: the indicator in the personal kernel."""
+"""FS-02: the indicator means some client, not every client.
+
+FS-02c: an indicator that picks the pairs of one client.
+"""
 
 from __future__ import annotations
 

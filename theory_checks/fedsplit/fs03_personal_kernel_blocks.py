@@ -1,4 +1,4 @@
-"""FS-03: the personal kernel's blocks."""
+"""FS-03: the personal kernel is made of the shared one's blocks."""
 
 from __future__ import annotations
 

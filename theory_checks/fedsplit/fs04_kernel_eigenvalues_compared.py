@@ -1,4 +1,4 @@
-"""FS-04: the eigenvalues of the two kernels."""
+"""FS-04: the personal kernel's smallest eigenvalue is no smaller."""
 
 from __future__ import annotations
 

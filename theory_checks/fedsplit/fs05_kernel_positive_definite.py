@@ -1,4 +1,4 @@
-"""FS-05: when the shared kernel is positive definite."""
+"""FS-05: the kernel is positive definite if no inputs are parallel."""
 
 from __future__ import annotations
 

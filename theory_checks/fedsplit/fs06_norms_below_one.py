@@ -1,4 +1,4 @@
-"""FS-06: norms below one."""
+"""FS-06: norms below one keep the smallest eigenvalue positive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FS-07: kernels of finite width."""
+"""FS-07: kernels of finite width approach their limits."""
 
 from __future__ import annotations
 

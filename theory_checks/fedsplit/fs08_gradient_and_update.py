@@ -1,4 +1,7 @@
-"""FS-08: the gradient and the accumulated update."""
+"""FS-08: the gradient and the accumulated update differ by 1/n.
+
+FS-08c: the update that follows the mean loss.
+"""
 
 from __future__ import annotations
 

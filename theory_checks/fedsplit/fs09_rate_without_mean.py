@@ -1,4 +1,4 @@
-"""FS-09: the guaranteed rate, for updates without 1/n."""
+"""FS-09: the rate holds for summed gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-10: the guaranteed rate, for gradients of the mean loss (with 1/n)."""
+"""FS-10: the rate fails for gradients of the mean loss.
+
+FS-10c: the rate for gradients of the mean loss.
+"""
 
 from __future__ import annotations
 

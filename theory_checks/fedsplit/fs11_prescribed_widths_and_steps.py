@@ -1,4 +1,7 @@
-"""FS-11: the prescribed widths and steps."""
+"""FS-11: whether the prescribed widths and steps can be used.
+
+FS-11c: how fast the prescribed widths and rounds grow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-12: the prescribed steps of FedSplit and FedAvg."""
+"""FS-12: the two prescribed steps part as clients' samples grow.
+
+FS-12c: how far the two prescribed steps lie apart.
+"""
 
 from __future__ import annotations
 

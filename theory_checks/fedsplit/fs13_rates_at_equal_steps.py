@@ -1,4 +1,4 @@
-"""FS-13: the rates of FedSplit and FedAvg at equal steps."""
+"""FS-13: at equal steps FedSplit converges faster than FedAvg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-15: what makes FedSplit faster."""
+"""FS-15: units that are not averaged make it faster, not the splitting.
+
+FS-15c: the rate grows with the share of personal units.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-16: heterogeneity and the guaranteed rate."""
+"""FS-16: the added term does not account for heterogeneity.
+
+FS-16c: what the added term depends on.
+"""
 
 from __future__ import annotations
 

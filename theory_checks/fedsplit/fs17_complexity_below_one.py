@@ -1,4 +1,7 @@
-"""FS-17: when the complexity term is below one."""
+"""FS-17: the complexity term is above one unless clients hold much data.
+
+FS-17c: how small the complexity term can get.
+"""
 
 from __future__ import annotations
 

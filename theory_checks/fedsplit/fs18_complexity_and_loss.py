@@ -1,4 +1,4 @@
-"""FS-18: the complexity term and the measured loss."""
+"""FS-18: the complexity term bounds the loss, as far as measured."""
 
 from __future__ import annotations
 

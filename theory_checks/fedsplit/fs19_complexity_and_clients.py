@@ -1,4 +1,7 @@
-"""FS-19: the complexity term and the number of clients."""
+"""FS-19: more clients make the complexity term larger, on average.
+
+FS-19c: how much more clients can raise the complexity term.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-20: the kernel of the trained model."""
+"""FS-20: the plain sum of two kernels is not the trained model's.
+
+FS-20c: the kernel of the trained model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-22: the printed iteration for the loadings."""
+"""FS-22: with the full matrix the printed iteration stands still.
+
+FS-22c: with the diagonal it finds the communalities.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-23: the shape of the printed estimate of the loadings."""
+"""FS-23: the printed loadings are transposed.
+
+FS-23c: the shape of the loadings, not transposed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FS-24: normalised columns and the correlation matrix."""
+"""FS-24: whether Z'Z is the correlation matrix depends on 'normalised'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-25: sums of squared loadings."""
+"""FS-25: squared loadings sum to one over all components.
+
+FS-25c: communality and specific variance sum to one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-26: communality and distance."""
+"""FS-26: ν is a squared distance, not a distance.
+
+FS-26c: ν orders units as the distance does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-27: what a large communality says of agreement across clients."""
+"""FS-27: a high communality does not mean that clients agree.
+
+FS-27c: ν stays the same however far clients agree.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-28: what the true parameters tell about the true shared units."""
+"""FS-28: factor analysis recovers the shared units for some κ.
+
+FS-28c: for which κ the shared units are recovered.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-29: FedFac covers FedAvg."""
+"""FS-29: FedFac covers FedAvg, but not by the thresholds of its grid.
+
+FS-29c: with τ = 0, or no layer split, FedFac is FedAvg.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-31: FedFac covers FedPer."""
+"""FS-31: FedFac covers FedPer only if it may split the output layer.
+
+FS-31c: how FedFac covers FedPer.
+"""
 
 from __future__ import annotations
 

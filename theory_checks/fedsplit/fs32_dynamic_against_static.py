@@ -1,4 +1,7 @@
-"""FS-32: dynamic against static FedFac in Table 2."""
+"""FS-32: the dynamic version is not always the better one.
+
+FS-32c: how the dynamic and the static version compare.
+"""
 
 from __future__ import annotations
 

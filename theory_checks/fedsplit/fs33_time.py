@@ -1,4 +1,7 @@
-"""FS-33: the time that FedFac takes."""
+"""FS-33: FedFac takes more time than FedAvg, on average.
+
+FS-33c: how much more time FedFac takes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-34: entries that Tables 4 to 6 have in common."""
+"""FS-34: tables with the same setting do not agree.
+
+FS-34c: how far entries of the same setting differ.
+"""
 
 from __future__ import annotations
 

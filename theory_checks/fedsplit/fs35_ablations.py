@@ -1,4 +1,4 @@
-"""FS-35: the ablations of Table 8."""
+"""FS-35: masking personal units hurts more than masking shared ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FS-36: new clients in Table 3."""
+"""FS-36: for new clients Ensemble beats local training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-37: the concatenated form of a client's model."""
+"""FS-37: the concatenated form is model (4) but for its scales.
+
+FS-37c: the concatenated form with its scales.
+"""
 
 from __future__ import annotations
 

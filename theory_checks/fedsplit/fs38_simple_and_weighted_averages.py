@@ -1,4 +1,7 @@
-"""FS-38: simple averages and averages by sample size."""
+"""FS-38: the text averages simply, the algorithms by sample size.
+
+FS-38c: how simple and weighted averages differ.
+"""
 
 from __future__ import annotations
 

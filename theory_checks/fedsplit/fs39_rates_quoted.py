@@ -1,4 +1,4 @@
-"""FS-39: rates quoted for other methods."""
+"""FS-39: whether the rates quoted are those of their papers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-40: classes at the clients of the paper's generator."""
+"""FS-40: the generator does not give every client both classes.
+
+FS-40c: with centred scores every client has both classes.
+"""
 
 from __future__ import annotations
 

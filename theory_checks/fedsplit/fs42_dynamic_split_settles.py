@@ -1,4 +1,7 @@
-"""FS-42: the dynamic split settles (Figure 7)."""
+"""FS-42: the dynamic split settles if it follows the weights.
+
+FS-42c: splits by weights agree from round to round.
+"""
 
 from __future__ import annotations
 

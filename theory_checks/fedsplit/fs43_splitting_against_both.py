@@ -1,4 +1,4 @@
-"""FS-43: splitting against FedAvg and local training."""
+"""FS-43: whether splitting beats both FedAvg and local training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-44: the statistic of the authors' code and the communality of the text."""
+"""FS-44: the code's statistic does not order units as communality does.
+
+FS-44c: how far statistic and communality differ.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-46: what the statistic of the authors' code recovers of the true split, from the true parameters."""
+"""FS-46: the code's statistic recovers the shared units for some κ.
+
+FS-46c: for which κ the code's statistic recovers them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-47: what the statistic of the authors' code says of agreement across clients."""
+"""FS-47: the code's statistic does not say which units agree.
+
+FS-47c: the code's statistic is blind to agreement.
+"""
 
 from __future__ import annotations
 

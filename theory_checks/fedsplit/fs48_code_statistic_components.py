@@ -1,4 +1,4 @@
-"""FS-48: what the statistic of the authors' code has to do with principal components."""
+"""FS-48: its statistic is a leverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FS-49: Gram matrices along training."""
+"""FS-49: Gram matrices of wide networks stay close to their start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FS-50: the powers in the prescribed widths."""
+"""FS-50: the powers in the prescribed widths are the usual ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-51: how much each tuning parameter matters, by Tables 4 to 6."""
+"""FS-51: Λ matters most, then τ and κ, by the range of accuracies.
+
+FS-51c: the order of Λ and τ depends on the measure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FS-52: the number of factors that a share of the eigenvalues chooses."""
+"""FS-52: a share of eigenvalues does not give the number of factors.
+
+FS-52c: how many components the rule takes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FS-53: the width that the guaranteed rate needs."""
+"""FS-53: the width needed grows as fast as prescribed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FD-01: the product of averages as a sum over real and virtual clients."""
+"""FD-01: the product of averages sums real and virtual clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FD-02: the variances of the two aggregates for coefficients independent of atoms."""
+"""FD-02: the variance is no larger if factors are independent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-03: the aggregates' variances whatever the clients' laws of coefficients and atoms (Proposition 4.1)."""
+"""FD-03: the product of averages may vary more, not less.
+
+FD-03c: when it varies no more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FD-04: the variances of the two aggregates for jointly Gaussian coefficients and atoms."""
+"""FD-04: the variance is no larger under one Gaussian law."""
 
 from __future__ import annotations
 

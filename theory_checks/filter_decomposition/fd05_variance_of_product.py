@@ -1,4 +1,7 @@
-"""FD-05: the variance of the product of averages."""
+"""FD-05: the variance of the product lacks its largest terms.
+
+FD-05c: the exact variance of the product.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-06: the correlation of products of clients' coefficients and atoms."""
+"""FD-06: products that share a client's factor are correlated.
+
+FD-06c: when products are uncorrelated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FD-07: the squared weights of all products, summed."""
+"""FD-07: the squared weights of all products sum to a square."""
 
 from __future__ import annotations
 

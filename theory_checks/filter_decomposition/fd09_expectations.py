@@ -1,4 +1,7 @@
-"""FD-09: the expectations of the two aggregates."""
+"""FD-09: the product of averages can be biased.
+
+FD-09c: how far the product of averages is biased.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-10: whether the aggregate depends only on the clients' filters."""
+"""FD-10: the aggregate depends on how filters are factored.
+
+FD-10c: a common change of atoms alters nothing.
+"""
 
 from __future__ import annotations
 

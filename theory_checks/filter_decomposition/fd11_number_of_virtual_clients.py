@@ -1,4 +1,7 @@
-"""FD-11: the number of virtual clients."""
+"""FD-11: four clients give twelve virtual clients, not six.
+
+FD-11c: m clients give m(m − 1) virtual clients.
+"""
 
 from __future__ import annotations
 

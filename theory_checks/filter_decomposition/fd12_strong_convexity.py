@@ -1,4 +1,7 @@
-"""FD-12: strong convexity in coefficients, atoms and head."""
+"""FD-12: the objective cannot be strongly convex everywhere.
+
+FD-12c: where the objective is strongly convex.
+"""
 
 from __future__ import annotations
 

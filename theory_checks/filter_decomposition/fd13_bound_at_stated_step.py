@@ -1,4 +1,7 @@
-"""FD-13: the bound of Theorem 5.4 for the step size that the theorem states."""
+"""FD-13: with one local step the bound fails at the stated step.
+
+FD-13c: a bound of order log T / T at the stated step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-14: the bound of Theorem 5.4 for the step size that its proof uses, and the bound that the proof gives."""
+"""FD-14: the bound at the proof's step lacks a factor.
+
+FD-14c: the bound that the proof gives.
+"""
 
 from __future__ import annotations
 

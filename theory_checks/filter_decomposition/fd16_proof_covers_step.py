@@ -1,4 +1,7 @@
-"""FD-16: whether the proof of Theorem 5.4 covers the theorem's step size."""
+"""FD-16: the proof does not cover the stated step size.
+
+FD-16c: which step sizes the proof covers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-18: stochastic gradients in Theorem 5.4."""
+"""FD-18: the bound leaves out the gradients' noise.
+
+FD-18c: the bound with the gradients' noise.
+"""
 
 from __future__ import annotations
 

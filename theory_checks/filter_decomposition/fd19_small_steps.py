@@ -1,4 +1,7 @@
-"""FD-19: step sizes small enough for the proof."""
+"""FD-19: the first step must be below 1/(4L), not 1/4.
+
+FD-19c: a first step below 1/(4L) is small enough.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FD-20: step sizes within E local steps."""
+"""FD-20: steps keep at least half their size over E steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-21: step sizes within the longer period of the fast/slow protocol."""
+"""FD-21: steps can fall below half within the longer period.
+
+FD-21c: with a larger γ steps keep half their size.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-22: the chains of inequalities (19) and (22), term by term."""
+"""FD-22: two chains of inequalities print values for gradients.
+
+FD-22c: both chains hold with gradients.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-24: the bound on the sampling error of the plain average."""
+"""FD-24: the bound on the sampling error lacks a local step.
+
+FD-24c: the bound on the sampling error with E steps.
+"""
 
 from __future__ import annotations
 

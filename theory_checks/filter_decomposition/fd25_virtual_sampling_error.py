@@ -1,4 +1,7 @@
-"""FD-25: the sampling error with virtual clients."""
+"""FD-25: products with virtual clients are no random sample.
+
+FD-25c: the exact error with virtual clients.
+"""
 
 from __future__ import annotations
 

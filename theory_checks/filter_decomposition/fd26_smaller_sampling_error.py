@@ -1,4 +1,7 @@
-"""FD-26: whether the product of averages has the smaller sampling error."""
+"""FD-26: virtual clients can make the sampling error larger.
+
+FD-26c: when virtual clients lower the error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-27: what full participation does to the sampling error, and to its term in the bound."""
+"""FD-27: the bound's sampling term is zero if all take part.
+
+FD-27c: what error is left if all take part.
+"""
 
 from __future__ import annotations
 

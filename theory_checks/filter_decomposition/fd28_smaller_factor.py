@@ -1,4 +1,7 @@
-"""FD-28: whether the factor with virtual clients is the smaller one."""
+"""FD-28: the factor is smaller, unless all clients are drawn.
+
+FD-28c: how much smaller the factor is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-29: whether virtual clients make convergence faster."""
+"""FD-29: virtual clients do not explain faster convergence.
+
+FD-29c: the sampling error is exactly FedAvg's.
+"""
 
 from __future__ import annotations
 

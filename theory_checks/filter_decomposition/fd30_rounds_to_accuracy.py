@@ -1,4 +1,7 @@
-"""FD-30: after how many rounds the bound reaches a given accuracy."""
+"""FD-30: the bound counts iterations, not rounds.
+
+FD-30c: how many rounds the bound takes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-31: what share of the parameters the fast/slow protocol communicates."""
+"""FD-31: the share communicated is not always about β.
+
+FD-31c: what share is communicated.
+"""
 
 from __future__ import annotations
 

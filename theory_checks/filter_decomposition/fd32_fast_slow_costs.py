@@ -1,4 +1,7 @@
-"""FD-32: how much the fast/slow protocol costs by the bounds."""
+"""FD-32: the fast/slow bound is far looser, not slightly.
+
+FD-32c: when the fast/slow protocol sends less.
+"""
 
 from __future__ import annotations
 

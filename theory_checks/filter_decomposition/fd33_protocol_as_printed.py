@@ -1,4 +1,7 @@
-"""FD-33: whether the analysis of the fast/slow protocol is about the protocol as printed."""
+"""FD-33: the analysis is not about the protocol as printed.
+
+FD-33c: which protocol the analysis is about.
+"""
 
 from __future__ import annotations
 

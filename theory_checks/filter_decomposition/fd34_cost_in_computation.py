@@ -1,4 +1,7 @@
-"""FD-34: what the decomposition costs in computation."""
+"""FD-34: reconstruction is free only if the filter is never formed.
+
+FD-34c: what the decomposition costs in a pass.
+"""
 
 from __future__ import annotations
 

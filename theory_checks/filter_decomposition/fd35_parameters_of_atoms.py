@@ -1,4 +1,4 @@
-"""FD-35: how many parameters the atoms have."""
+"""FD-35: nine atoms a layer have a few hundred parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-37: whether the averaged model makes one gradient step, (12)."""
+"""FD-37: the averaged filter does not make a gradient step.
+
+FD-37c: how the averaged filter moves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FD-38: the single steps (13) to (16) and (18) of the analysis of consecutive steps."""
+"""FD-38: the single steps of the analysis hold."""
 
 from __future__ import annotations
 

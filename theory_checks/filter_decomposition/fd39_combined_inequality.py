@@ -1,4 +1,7 @@
-"""FD-39: the combination (17) of the single steps."""
+"""FD-39: one line of the chain needs an inequality.
+
+FD-39c: a sharper inequality for the whole chain.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FD-40: the inequality (21) of one step."""
+"""FD-40: the inequality needs steps of at most 1/(4L).
+
+FD-40c: a sharper inequality for steps below 1/L.
+"""
 
 from __future__ import annotations
 

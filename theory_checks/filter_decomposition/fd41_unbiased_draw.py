@@ -1,4 +1,7 @@
-"""FD-41: whether the average of the drawn clients is unbiased."""
+"""FD-41: the drawn clients' sum is too small with weights 1/M.
+
+FD-41c: weights that make the draw unbiased.
+"""
 
 from __future__ import annotations
 

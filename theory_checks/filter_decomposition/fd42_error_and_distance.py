@@ -1,4 +1,7 @@
-"""FD-42: the squared distance of a drawn average from the optimum, (28)."""
+"""FD-42: the split of the distance fails with virtual clients.
+
+FD-42c: the term that virtual clients add.
+"""
 
 from __future__ import annotations
 

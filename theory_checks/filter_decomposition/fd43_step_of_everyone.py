@@ -1,4 +1,7 @@
-"""FD-43: the step (29) of all clients' average under partial participation, and (30)."""
+"""FD-43: a step after a draw starts from the drawn average.
+
+FD-43c: the bound on all clients' average.
+"""
 
 from __future__ import annotations
 

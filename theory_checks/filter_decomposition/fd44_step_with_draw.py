@@ -1,4 +1,7 @@
-"""FD-44: the step (34) under partial participation, and what its sampling term is worth."""
+"""FD-44: virtual clients give no smaller term for the draw.
+
+FD-44c: the draw needs no term of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FD-45: the bound on the distance that the induction of section A.4.3 shows."""
+"""FD-45: the squared distance falls like 1/(γ + t)."""
 
 from __future__ import annotations
 
