@@ -7,9 +7,11 @@ the system's, formulas are MathML, and the search index lies beside the pages.
 import os
 import sys
 import tempfile
+from functools import partialmethod
 from pathlib import Path
 
 import yaml
+from nbclient import NotebookClient
 
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are small, and several are made at once
@@ -48,6 +50,8 @@ nb_execution_timeout = 180
 nb_execution_in_temp = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+# A command's output comes in pieces of 100 characters, which must be joined as they are.
+NotebookClient.__init__ = partialmethod(NotebookClient.__init__, coalesce_streams=True)
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_block", "attrs_inline", "substitution"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
