@@ -98,16 +98,16 @@ _GRAVEST = {
 
 
 def _counts(four: Iterable[Claim], others: Iterable[Claim], trial: Trial) -> str:
-    """Count verdicts by source, the four papers first."""
+    """Count verdicts by paper, and of all other papers together."""
     kinds = list(dict.fromkeys(_GRAVEST.values()))
-    links = {_source(c, trial): c.link for c in (*four, *others) if c.link and _source(c, trial) != "folklore"}
+    names = {c.id: f"[{escaped(c.paper)}]({c.link})" for c in four} | {
+        c.id: "Other papers, and folklore" for c in others
+    }
+    found = Counter((paper, _GRAVEST[trial.ledger[name]["verdict"]]) for name, paper in names.items())
     rows = []
-    for group in (four, others):
-        found = Counter((_source(c, trial), _GRAVEST[trial.ledger[c.id]["verdict"]]) for c in group)
-        for paper in sorted({paper for paper, _ in found}):
-            counted = [found[paper, kind] for kind in kinds]
-            shown = f"[{escaped(paper)}]({links[paper]})" if paper in links else escaped(paper)
-            rows.append([shown, *(str(number or "–") for number in (sum(counted), *counted))])
+    for paper in dict.fromkeys(names.values()):
+        counted = [found[paper, kind] for kind in kinds]
+        rows.append([paper, *(str(number or "–") for number in (sum(counted), *counted))])
     return _table(["Paper", "statements", *kinds], rows, "counts", "28 14 12 12 12 12 10")
 
 
@@ -199,7 +199,7 @@ def _page(claim: Claim, trial: Trial) -> str:
         _folded("What is assumed, and what the check sees", _conduct(claim, judged, trial)),
         _folded(_how_read(claim, judged), _readings(claim, judged, "readings")),
         _folded(
-            "On a condition that is not stated", _readings(claim, judged, "conditions") if claim.conditions else ""
+            "On conditions that are not stated", _readings(claim, judged, "conditions") if claim.conditions else ""
         ),
         _folded("Whether the check can fail, and pass", _failing(judged)),
         "## Judge it again, and cite it\n",
@@ -213,9 +213,11 @@ def _place(claim: Claim, trial: Trial) -> str:
     place = _linked(claim.place, trial)
     if not _literature(claim):
         place = f"{_to_paper(claim, claim.paper)}, {place}"
+    elif claim.link and (number := re.search(r"(?:arXiv:|doi:)[^\s,;)]+", claim.place)):
+        place = place.replace(escaped(number[0]), _to_paper(claim, number[0]))
     elif claim.link:
         place += f" ({_to_paper(claim, claim.link.partition('://')[2])})"
-    return place if claim.said_by == "paper" else f"{place}, as {escaped(claim.said_by)} states it"
+    return place if claim.said_by in ("paper", "folklore") else f"{place}, as {escaped(claim.said_by)} states it"
 
 
 def _to_paper(claim: Claim, words: str) -> str:
@@ -234,8 +236,10 @@ def _outcome(claim: Claim, judged: Mapping[str, Any]) -> str:
     """Return the verdict, what saves the statement, and the first counterexample or else what was found, in a line."""
     gravity, saved = _gravity(claim, judged), judged["saved_by"]
     name, case = next(iter(judged["counterexamples"].items()), ("", ""))
-    how = "In the reading" if judged["verdict"] == "holds-in-a-reading" else "On a condition that is not stated"
+    how = "True if read so" if judged["verdict"] == "holds-in-a-reading" else "True on a condition that is not stated"
     lines = [f"{how}: {_prose(saved)}."] if saved else []
+    if judged["verdict"] == "ambiguous":
+        lines.append("Some natural readings stand and others do not; none is nearest the letter.")
     if case:
         among = f" ({_prose(name)})" if len(judged["evidence"]) > 1 else ""
         lines.append(f"Counterexample{among}: {_prose(case)}.")

@@ -89,6 +89,19 @@ def test_a_title_names_paper_and_place_and_says_something_of_its_own(trial):
     assert len(set(titles.values())) == len(set(said.values())) == len(claims)
 
 
+def test_a_place_links_its_number_once_and_folklore_is_not_said_twice(trial, pages):
+    place = re.search(r"^> \w.*\n>\n> (.*)$", pages["CL-85.md"], re.MULTILINE)[1].replace("\\", "")
+    assert place.endswith("may be corrupted; [doi:10.1214/aos/1176347978](https://doi.org/10.1214/aos/1176347978)")
+    for name, claim in trial.read_claims(trial.FOLDER).items():
+        assert pages[f"{name}.md"].count(f"]({claim.link})") == bool(claim.link)
+
+
+def test_an_ambiguous_verdict_says_that_readings_differ(trial, pages):
+    ledger = trial.read_ledger(trial.LEDGER)
+    differ = {name for name in ledger if "none is nearest the letter" in pages[f"{name}.md"]}
+    assert differ == {name for name, judged in ledger.items() if judged["verdict"] == "ambiguous"}
+
+
 @pytest.mark.parametrize(
     ("place", "source"),
     [
