@@ -169,6 +169,8 @@ def _title(claim: Claim, trial: Trial) -> str:
     place = None if source == "folklore" else _NAMED.search(stated.place) or _PART.search(stated.place)
     where = (f", {place[1]}" if place else "") + ("" if stated is claim else ", corrected")
     said = re.search(rf'^(?:""")?{claim.id}: (.+)\.', claim.file.read_text(), re.MULTILINE)
+    if not said:
+        raise ValueError(f"{claim.file}: its docstring must have a line '{claim.id}: what is claimed or wrong.'")
     return f"{source[0].upper()}{source[1:]}{where}: {said[1]}"
 
 

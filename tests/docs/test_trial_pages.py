@@ -89,6 +89,16 @@ def test_a_title_names_paper_and_place_and_says_something_of_its_own(trial):
     assert len(set(titles.values())) == len(set(said.values())) == len(claims)
 
 
+def test_a_claim_without_a_title_is_named_with_its_file(trial, tmp_path):
+    claim = trial.Claim(
+        id="EX-01", place="p", said_by="paper", words="w", statement="x", severity="false", sensitivity="s", paper="P"
+    )
+    claim.file = tmp_path / "ex01.py"
+    claim.file.write_text('"""A docstring, EX-01: not at the beginning of a line."""\n')
+    with pytest.raises(ValueError, match=r"ex01\.py: its docstring must have a line 'EX-01: what is"):
+        trial._title(claim, trial.Trial({"EX-01": claim}, {}, {}))
+
+
 def test_a_place_links_its_number_once_and_folklore_is_not_said_twice(trial, pages):
     place = re.search(r"^> \w.*\n>\n> (.*)$", pages["CL-85.md"], re.MULTILINE)[1].replace("\\", "")
     assert place.endswith("may be corrupted; [doi:10.1214/aos/1176347978](https://doi.org/10.1214/aos/1176347978)")
