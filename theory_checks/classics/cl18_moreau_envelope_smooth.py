@@ -1,6 +1,6 @@
 """CL-18: the objective of a pFedMe client is λ-smooth.
 
-CL-18c: how smooth it is for every λ above L.
+CL-18c: how smooth the envelope is for every λ above L.
 """
 
 from __future__ import annotations

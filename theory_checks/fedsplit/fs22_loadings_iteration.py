@@ -1,6 +1,6 @@
 """FS-22: with the full matrix the printed iteration stands still.
 
-FS-22c: with the diagonal it finds the communalities.
+FS-22c: the diagonal gives the communalities.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FS-37: the concatenated form is model (4) but for its scales.
 
-FS-37c: the concatenated form with its scales.
+FS-37c: the concatenated form with its own scales.
 """
 
 from __future__ import annotations

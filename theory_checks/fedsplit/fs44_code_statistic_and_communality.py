@@ -1,6 +1,6 @@
 """FS-44: the code's statistic does not order units as communality does.
 
-FS-44c: how far statistic and communality differ.
+FS-44c: how far the statistic and communality differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FS-48: its statistic is a leverage."""
+"""FS-48: the code's statistic is a leverage."""
 
 from __future__ import annotations
 

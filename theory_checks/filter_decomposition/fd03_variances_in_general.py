@@ -1,6 +1,6 @@
 """FD-03: the product of averages may vary more, not less.
 
-FD-03c: when it varies no more.
+FD-03c: when the variance is no larger.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FD-22: two chains of inequalities print values for gradients.
 
-FD-22c: both chains hold with gradients.
+FD-22c: both chains of inequalities, with gradients.
 """
 
 from __future__ import annotations
