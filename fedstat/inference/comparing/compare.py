@@ -21,7 +21,7 @@ from fedstat.inference.reading.choosing import Estimand
 from fedstat.inference.reading.gathering import Gathered, gather
 from fedstat.inference.reading.opening import read_runs
 from fedstat.inference.reading.sameness import check_across, held_sources, told_design
-from fedstat.inference.reading.scores import Scores
+from fedstat.inference.reading.scores import Scores, alone
 
 #: What stands for the choice of a control where nobody chooses.
 AUTO = "auto"
@@ -233,8 +233,9 @@ def _controls(
 
 
 def _pairs(scores: Scores, controls: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Return the pairs compared, as numbers of methods; those with missing values have no difference."""
-    whole = [i for i, label in enumerate(scores.methods) if label not in scores.missing]
+    """Return the pairs compared, as numbers of methods; those with missing values or one seed have no difference."""
+    apart = {*scores.missing, *({*alone(scores)} - {*controls})}
+    whole = [i for i, label in enumerate(scores.methods) if label not in apart]
     if not controls:
         return list(combinations(whole, 2))
     others = [i for i in whole if scores.methods[i] not in controls]

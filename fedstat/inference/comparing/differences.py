@@ -17,7 +17,7 @@ from fedstat.inference.intervals.paired import sign_flip_test
 from fedstat.inference.intervals.planning import Goal, detectable_shift
 from fedstat.inference.intervals.planning import plan as seeds_for
 from fedstat.inference.intervals.skewed import MIN_SEEDS
-from fedstat.inference.reading.scores import Scores
+from fedstat.inference.reading.scores import POSITIVE, Scores
 
 #: The power at which differences count as found.
 POWER = 0.8
@@ -27,7 +27,8 @@ def tabulate_methods(
     scores: Scores, design: Design, level: float, fallen: np.ndarray | None, skewed: bool
 ) -> pd.DataFrame:
     """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
-    lowest, highest = (0.0, 1.0) if scores.of_shares else (-np.inf, np.inf)
+    positive = scores.metric in POSITIVE and not (scores.values < 0).any()
+    lowest, highest = (0.0, 1.0) if scores.of_shares else (0.0 if positive else -np.inf, np.inf)
     values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
     values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
     alone = [(m, len(scores.methods)) for m in range(len(scores.methods))]

@@ -73,10 +73,14 @@ def learning_sentence(learning: Mapping[str, str], configs: Collection[Mapping[s
     """Say which methods are not judged, and why; `configs` tell of attacks and noise, where rounds are no remedy."""
     if not learning:
         return ()
-    each = listed(f"{label} ({why})" for label, why in learning.items())
+    each = {label: f"{label} ({why})" for label, why in learning.items()}
+    rise = [words for label, words in each.items() if " still " in learning[label]]
+    rest = [words for words in each.values() if words not in rise]
+    groups = {"still learning": rise, "no better than the most frequent class": rest}
+    why = "; and since ".join(f"{what}: {listed(which)}" for what, which in groups.items() if which)
     against = ["clients attack"] * any(attacked(config) for config in configs)
     methods = [spec for config in configs for spec in config.get("methods", {}).values()]
     if any(isinstance(spec, Mapping) and spec.get("mechanism") for spec in methods):
         against += ["noise hides clients"]
-    but = f", though neither need help where {listed(against)}" if against else ""
-    return (f"Not judged, since still learning: {each}. Run longer, or tune for these rounds{but}.",)
+    but = f", though that need not help where {listed(against)}" if against else ""
+    return (f"Not judged, since {why}. {'Run longer, or tune' if rise else 'Tune'} for these rounds{but}.",)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.majority import beside_majority
@@ -12,7 +14,7 @@ from fedstat.inference.formatting import listed
 from fedstat.inference.intervals.sequential import added_seeds
 from fedstat.inference.reading.formats.tidy import RUN, UNNAMED
 from fedstat.inference.reading.gathering import Gathered, few
-from fedstat.inference.reading.scores import Scores, still_changing
+from fedstat.inference.reading.scores import Scores, alone, still_changing
 
 #: What a value is, where the format does not say it: of each client, of a run, and of the samples that all have.
 _OF_CLIENTS = "each client's {model} on its {split} samples, mean over clients and {when}"
@@ -69,6 +71,10 @@ def notes_on(found: Gathered, level: float) -> list[str]:
     """Tell what must be known to read the numbers: gaps, short runs, unequal seeds, two weightings, few seeds."""
     scores = found.scores
     said = [f"{label}: {gaps}; the method has no mean and no difference." for label, gaps in scores.missing.items()]
+    said += [
+        f"{label} has a value under seed {seed} alone: it has no difference, which takes two seeds."
+        for label, seed in alone(scores).items()
+    ]
     said += [] if found.majority is None else beside_majority(scores, found.majority, level)
     evaluated = scores.rounds[scores.rounds > 0]
     if len(scores.averaged) > 1 and len(scores.averaged) >= len(evaluated):
@@ -80,6 +86,13 @@ def notes_on(found: Gathered, level: float) -> list[str]:
     for config in found.configs.values():
         if (looks := config.get("looks")) and looks[0] > 1:
             said.append(added_seeds(looks, level))
+    some = scores.there.any(axis=1) & ~scores.there.all(axis=1)
+    if some.any() and 2 * scores.there.all(axis=0).sum() >= len(scores.clients):
+        first = int(np.argmax(some))
+        said.append(
+            f"{some.sum()} of {len(some)} seeds lack clients that others have; seed {scores.seeds[first]} lacks client "
+            f"{scores.clients[int(np.argmin(scores.there[first]))]}. A seed's mean is over the clients that it has."
+        )
     if scores.samples is not None:
         held = scores.samples[scores.there]
         if held.min() < held.max():

@@ -160,10 +160,10 @@ def _majority(predictions: Predictions, level: float, cut: float) -> Iterator[st
     beside_all = replace(predictions, methods=(*predictions.methods, label), blocks=tuple(blocks))
     _, values, differences = tabulate(beside_all, "accuracy", len(predictions.methods), max(cut, 1e-300), level)
     rows = differences[(differences["over"] == PATIENTS) & (differences["outcome"] != "better")]
-    if not len(rows):
+    right = values[(values["method"] == label) & (values["over"] == PATIENTS)]["estimate"].iloc[0]
+    if not len(rows) or right == 1:  # nobody beats a rule that is never wrong
         return
     what = "naming each client's most frequent class" if usual.any() else "saying no"
-    right = values[(values["method"] == label) & (values["over"] == PATIENTS)]["estimate"].iloc[0]
     each = [f"{row['method']} ({sized(row, 'difference')})" for _, row in rows.iterrows()]
     verb = "is" if len(each) == 1 else "are"
     yield f"{listed(each)} {verb} not shown to beat always {what}, which is right for {100 * right:.1f}% of patients."

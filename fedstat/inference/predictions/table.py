@@ -16,6 +16,7 @@ from fedstat._account import said
 from fedstat._in_words import attacked
 from fedstat.inference.predictions.metrics import Kind
 from fedstat.inference.reading.formats import fedstat as runs
+from fedstat.inference.reading.formats.tables import header
 from fedstat.inference.reading.sameness import told_design
 
 #: The client of a table without clients.
@@ -106,6 +107,11 @@ def read_predictions(source: Any) -> pd.DataFrame:
 
     The answer has the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
     """
+    return _cells(*_opened(source))
+
+
+def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
+    """Read a table of predictions as it stands; with semicolons between cells, commas are decimal."""
     if isinstance(source, str | Path):
         path = _checks.local("table", source)
         if not path.is_file():
@@ -113,14 +119,16 @@ def read_predictions(source: Any) -> pd.DataFrame:
         try:
             parquet = path.suffix.lower() in (".parquet", ".pq")
             # a name such as "NA" is a name: only empty cells are missing
-            read = pd.read_parquet(path) if parquet else pd.read_csv(path, keep_default_na=False, na_values=[""])
+            if parquet:
+                return pd.read_parquet(path), path
+            delimiter = header(path)[1]
+            decimal = "," if delimiter == ";" else "."
+            return pd.read_csv(path, sep=delimiter, decimal=decimal, keep_default_na=False, na_values=[""]), path
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a table: {error}") from None
     elif isinstance(source, pd.DataFrame):
-        path, read = Path("the table"), source.reset_index(drop=True)
-    else:
-        raise ValueError(f"table must be a DataFrame or a file, got {type(source).__name__}.")
-    return _cells(read, path)
+        return source.reset_index(drop=True), Path("the table")
+    raise ValueError(f"table must be a DataFrame or a file, got {type(source).__name__}.")
 
 
 def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame, float | None, bool, list[str]]:
@@ -149,10 +157,13 @@ def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame
     elif hasattr(source, "predictions") and hasattr(source, "config"):
         rows, config, clients = source.predictions(), source.config, source.clients
     else:
-        read = read_predictions(source)
-        several = "sample" not in read and len(read[["method", "seed"]].drop_duplicates()) > 1
-        ordered = "No column sample: rows are taken for the same patients in the same order under each method and seed."
-        return read, None, False, [ordered] * several
+        table, path = _opened(source)
+        read, told = _cells(table, path), []
+        if unread := [str(name) for name in table if name not in read and not str(name).startswith("Unnamed: ")]:
+            told.append(f"Columns not read: {', '.join(unread)}.")
+        if "sample" not in read and len(read[["method", "seed"]].drop_duplicates()) > 1:
+            told.append("No column sample: rows are the same patients in the same order under each method and seed.")
+        return read, None, False, told
     design = told_design({"run": config}, clients)
     if design is not None and (design.clients, design.data) == ("new", "fixed"):
         raise ValueError(

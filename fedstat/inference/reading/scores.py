@@ -17,6 +17,8 @@ SHARES = (
 LOSSES = frozenset(
     ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy", "brier"]
 )
+#: Metrics that are never negative; a loss of one's own may be.
+POSITIVE = LOSSES - {"loss"}
 _GAINS = (frozenset(SHARES) | {"r2"}) - LOSSES - {"majority_share"}
 SPLITS = ("test", "validation", "train")
 
@@ -103,6 +105,18 @@ class Scores:
         with np.errstate(invalid="ignore", divide="ignore"):
             means = total / self.there.sum(axis=1)
         return np.where((self.there & ~finite).any(axis=2), np.nan, means)
+
+
+def alone(scores: Scores) -> dict[str, int]:
+    """Return methods that have a value under one seed only, with the seed, where others have more."""
+    reached = np.isfinite(scores.by_seed())
+    if (reached.sum(axis=1) > 1).sum() < 2:
+        return {}
+    return {
+        label: scores.seeds[int(np.argmax(own))]
+        for label, own in zip(scores.methods, reached, strict=True)
+        if own.sum() == 1
+    }
 
 
 def still_changing(scores: Scores) -> dict[str, str]:

@@ -325,6 +325,32 @@ def test_limits_of_shares_stay_shares():
     assert found.differences["high"].max() == 1
 
 
+def test_limits_of_squared_errors_are_not_negative():
+    rows = [("A", 0, 9e4), ("A", 1, 100.0), ("B", 0, 80.0), ("B", 1, 90.0)]
+    table = pd.DataFrame(rows, columns=["method", "seed", "mse"])
+    assert fs.compare(table, control="B").summary["low"].min() == 0
+    renamed = table.rename(columns={"mse": "profit"})
+    renamed = fs.read_results(renamed, columns={"profit": "profit"}).history
+    assert fs.compare(renamed, metric="profit", control="B").summary["low"].min() < 0
+
+
+def test_a_method_with_one_seed_does_not_stop_the_others():
+    rows = [(m, s, v + 0.01 * s) for m, v in (("A", 0.5), ("B", 0.6)) for s in range(3)] + [("C", 1, 0.9)]
+    table = pd.DataFrame(rows, columns=["method", "seed", "accuracy"])
+    found = fs.compare(table, control="A")
+    assert list(found.differences["method"]) == ["B"]
+    assert "C has a value under seed 1 alone: it has no difference, which takes two seeds." in found.notes
+    with pytest.raises(ValueError, match="A and C have 1 common seeds"):
+        fs.compare(table, control="C")
+
+
+def test_a_client_that_some_seeds_lack_is_told():
+    rows = [(m, s, k, 0.3 if k == 2 else 0.9) for m in "AB" for s in range(4) for k in range(3) if (s, k) != (3, 2)]
+    found = fs.compare(pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"]), control="A")
+    (said,) = [note for note in found.notes if "lack" in note]
+    assert said.startswith("1 of 4 seeds lack clients that others have; seed 3 lacks client 2.")
+
+
 def test_one_seed_has_no_interval():
     found = compare([history([0.5], "A"), history([0.6], "B")])
     assert found.differences.empty

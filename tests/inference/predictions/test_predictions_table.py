@@ -53,8 +53,21 @@ def test_what_is_wrong_is_named(rows, words):
 def test_rows_without_names_of_patients_are_said_to_be_in_one_order():
     assert not any("column sample" in note for note in fs.assess(ROWS, "brier").notes)
     found = fs.assess(ROWS.drop(columns="sample"), "brier")
-    assert any("No column sample: rows are taken for the same patients" in note for note in found.notes)
+    assert any("No column sample: rows are the same patients" in note for note in found.notes)
     np.testing.assert_array_equal(found.pooled["estimate"], fs.assess(ROWS, "brier").pooled["estimate"])
+
+
+def test_semicolons_are_read_and_columns_that_are_not_are_named(tmp_path):
+    path = tmp_path / "a.csv"
+    ROWS.assign(hospital="Graz").to_csv(path, sep=";", decimal=",", index=False)
+    found = fs.assess(path, "brier")
+    np.testing.assert_array_equal(found.pooled["estimate"], fs.assess(ROWS, "brier").pooled["estimate"])
+    assert "Columns not read: hospital." in found.notes
+
+
+def test_nobody_is_asked_to_beat_a_rule_that_is_never_wrong():
+    rows = ROWS.assign(client=ROWS.groupby("method").cumcount())  # a client for each patient
+    assert not any("always" in sentence for sentence in fs.assess(rows, "accuracy").conclusions)
 
 
 def test_arguments_that_do_not_fit_are_named():

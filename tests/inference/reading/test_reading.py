@@ -272,7 +272,9 @@ HEAD = "method,seed,client,accuracy\n"
             {},
             r"If each of FedAvg, Ditto is a method, write one row for each value: pandas.melt\(table, \['run'\],",
         ),
-        ("method,seed,loss_1\nA,0,.5\n", {}, r"no column of values, .*columns=\{'name in the file': 'method'\}"),
+        ("method,seed,wer\nA,0,.5\n", {}, r"If 'wer' is the metric, give columns=\{'wer': 'wer'\}."),
+        ("method,seed,0,1\nA,0,.5,.6\n", {}, r"If each of 0, 1 is a client, .*\['method', 'seed'\], var_name='client'"),
+        ("method,seed\nA,0\n", {}, r"no column of values, .*columns=\{'name in the file': 'method'\}"),
         (
             "method,seed,client_id,accuracy\nA,0,1,.5\n",
             {},

@@ -239,7 +239,7 @@ def open_table(
         lacks = [f"column {name!r}" for name in missing] + ["column of values, such as 'accuracy'"] * (not values)
         raise ValueError(
             f"{path} has no {' and no '.join(lacks)}; its columns are {', '.join(names)}. "
-            f"{_proposal(unread, found, values)}"
+            f"{_proposal(unread, found, values, missing)}"
         )
     assumed = [name for name in ("seed", *_DEFAULTS) if name not in found]
     if variants := {name: of for name, of in _proposals(unread).items() if of in assumed}:
@@ -275,17 +275,22 @@ def _mapping(path: Path, columns: Mapping[str, str | None], names: Sequence[str]
     return dict(columns)
 
 
-def _proposal(unread: Sequence[str], found: Mapping[str, str], values: Mapping[str, str]) -> str:
+def _proposal(
+    unread: Sequence[str], found: Mapping[str, str], values: Mapping[str, str], missing: Sequence[str]
+) -> str:
     proposals = {
         name: of for name, of in _proposals(unread).items() if of not in found and not (values and of in METRICS)
     }
     others = [name for name in unread if name not in proposals]
-    if len(others) > 1 and not values and "method" not in (*found, *proposals.values()):
-        keys = [*found.values(), *proposals]
-        return (
-            f"If each of {', '.join(others)} is a method, write one row for each value: "
-            f"pandas.melt(table, {keys}, var_name='method', value_name='accuracy')."
-        )
+    of = "client" if not missing else "method" if "method" in {*missing} - {*proposals.values()} else None
+    turned = (
+        f"If each of {', '.join(others)} is a {of}, write one row for each value: pandas.melt(table, "
+        f"{[*found.values(), *proposals]}, var_name='{of}', value_name='accuracy')."
+    ) * (len(others) > 1 and not values and of is not None)  # fmt: skip
+    if not missing and not proposals and others:
+        return f"If {others[0]!r} is the metric, give columns={{{others[0]!r}: {others[0]!r}}}. {turned}".rstrip()
+    if turned:
+        return turned
     if proposals:
         return f"Did you mean columns={proposals}?"
     return "Map them with columns={'name in the file': 'method'}, and likewise seed and accuracy."
