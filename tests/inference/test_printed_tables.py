@@ -306,10 +306,53 @@ def test_headings_group_methods_or_name_settings_and_labels_that_could_be_either
     assert read_printed(latex(*below)).cells["method"].tolist() == ["X", "Y"]
 
 
-@pytest.mark.parametrize("cell", ["83.3 (+1.0)", r"83.3 (1.0$\uparrow$)", r"83.3\std{0.1}", "83.3_{0.1}"])
+@pytest.mark.parametrize("cell", ["83.3 (+1.0)", r"83.3 (1.0$\uparrow$)", "83.3_{0.1}"])
 def test_what_is_no_deviation_is_not_read_as_one(cell):
     with pytest.raises(ValueError, match=r"line 4, 'a': .* is no value"):
         read_printed(latex(r"X & 1 & 2\\", rf"Y & {cell} & 2\\"))
+
+
+SYMBOLS = [r"\ding{55}", r"\ding {51}", r"\textcolor{red}{\ding{55}}", r"\symbol{215}", r"\XSolidBrush", r"$\times$"]
+
+
+@pytest.mark.parametrize("cell", [*SYMBOLS, r"\cellcolor[gray]{0.9}", r"\cellcolor{red!20}\multirow{2}{*}{}"])
+def test_a_symbol_or_a_colour_is_no_value(cell):
+    assert read_printed(latex(rf"X & 61 & {cell} \\", r"Y & 62 & 2 \\", r"Z & 63 & 3 \\")).cells["mean"].tolist() == [
+        61, 62, 2, 63, 3,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell", "command"),
+    [
+        (r"\sqrt{81}", "sqrt"),
+        (r"\best{85.0}", "best"),
+        (r"83.3\std{0.1}", "std"),
+        (r"\sout{\textbf{85.0}}", "sout"),
+        (r"\textbf{\raisedto[2]{85.0}}", "raisedto"),
+        (r"\second{}{85.0}", "second"),
+        (r"\textbf{\multirow{2}{*}{}}", "multirow"),
+        (r"\cellcolor{\shade{55}}", "cellcolor"),
+        (r"\char55", "char"),
+    ],
+)
+def test_a_number_in_the_argument_of_an_unknown_command_is_no_value(cell, command):
+    with pytest.raises(ValueError, match=rf"line 4, 'a': what \\{command} makes of its argument is not known"):
+        read_printed(latex(r"X & 81 & 2\\", rf"Y & {cell} & 2\\"))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        r"\textbf{84.0}{\scriptsize$\pm$0.5}", r"$\mathbf{84.0}_{\scriptstyle{\pm 0.5}}$", r"84.0 \tiny{(0.5)}",
+        r"\cellcolor{red!25}\multirow{1}{*}{84.0 $\pm{0.5}$}",
+        r"\colorbox{gray!10}{84.0} $\pm$ \phantom{0}0.5\tnote{1}",
+    ],
+)  # fmt: skip
+def test_commands_that_set_their_argument_as_it_is_are_read(cell):
+    cells = read_printed(latex(r"\ours{X2} & 81 & 2\\", rf"Y & {cell} & 2\\"), runs=3, spread="sd").cells
+    assert cells["method"].tolist() == ["X2", "X2", "Y", "Y"]
+    assert cells.loc[2, ["mean", "sd"]].tolist() == [84.0, 0.5]
 
 
 def test_several_bold_faces_are_held_against_each_other_too():

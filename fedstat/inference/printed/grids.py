@@ -15,7 +15,10 @@ from itertools import takewhile
 
 @dataclass(frozen=True)
 class Cell:
-    """What one cell says, in plain text, how it is set, and the line on which it stands; in HTML, if it is a head."""
+    """What one cell says, in plain text, how it is set, and the line on which it stands; in HTML, if it is a head.
+
+    `foreign` is a command of LaTeX that may set a number which is no value, or not as it stands, such as sqrt.
+    """
 
     text: str
     line: int
@@ -24,6 +27,7 @@ class Cell:
     columns: int = 1
     rows: int = 1
     head: bool = False
+    foreign: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,18 @@ class Grid:
 
 _BOLD = re.compile(r"\\(?:textbf|mathbf|boldsymbol|boldmath|pmb|bm|bfseries|bf)(?![a-zA-Z])")
 _UNDERLINED = re.compile(r"\\(?:underline|uline|ul)(?![a-zA-Z])")
-#: Commands that go with their first argument; of all others only the name goes.
+#: Commands that go with their first argument: references, notes, colours, spaces and symbols.
 _WITH_ARGUMENT = re.compile(
-    r"\\(?:cite[a-z]*|ref|label|footnotemark|cellcolor|rowcolor|textcolor|color|[hv]?space|[hv]?phantom|rotatebox)\*?"
-    r"(?:\[[^]]*\])*\{[^{}]*\}"
+    r"\\(?:cite[a-z]*|ref|label|footnote(?:mark|text)?|tnote|(?:cell|row|text|column)?color|colorbox|[hv]?space|"
+    r"[hv]?phantom|rotatebox|raisebox|scalebox|ding|symbol)\*?(?:\[[^]]*\])*\s*\{[^{}]*\}|\\footnotemark\[\d*\]"
 )
+#: Commands that set their argument as it is; a number in that of any other is no value.
+_SETS = (
+    r"text(?:bf|it|sl|sc|rm|sf|tt|up|md|normal)?|emph|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|boldmath|pmb|bm|"
+    r"bf(?:series)?|it(?:shape)?|em|rm|sf|tt|underline|uline|ul|hl|[mhf]box|ensuremath|tablenum|SI|qty|tiny|scriptsize|"
+    r"footnotesize|small|normalsize|large|Large|LARGE|huge|Huge|(?:text|(?:script){1,2})style"
+)
+_FOREIGN = re.compile(rf"\\(?!(?:{_SETS})(?![a-zA-Z]))[a-zA-Z]+\*?(?=\s*(?:\[[^]]*\]\s*)*\{{.*\d)|\\char(?=\d)", re.S)
 _ARROWS = {"uparrow": "↑", "downarrow": "↓"}
 _PARTIAL_RULE = re.compile(r"\\(?:cline|cmidrule)(?:\([a-z]*\))?\{[^}]*\}")
 _RULE = re.compile(
@@ -98,19 +109,22 @@ def _latex_grid(body: str, line: int) -> Grid:
 
 def _latex_cell(source: str, line: int) -> Cell:
     columns = rows = 1
+    source = _WITH_ARGUMENT.sub("", source)  # a colour before what spans
     while span := _SPAN.match(source):
         _, rest = _argument(source[span.end() :])  # the alignment, or the width
         while rest.lstrip().startswith("["):
             _, rest = _argument(rest)
         source, _ = _argument(rest)
         columns, rows = (int(span[2]), rows) if span[1] == "column" else (columns, int(span[2]))
-    return Cell(_plain(source), line, bool(_BOLD.search(source)), bool(_UNDERLINED.search(source)), columns, rows)
+    bold, underlined = bool(_BOLD.search(source)), bool(_UNDERLINED.search(source))
+    source = re.sub(r"\\num(?:\[[^]]*\])?\{([^{}]*)\}", lambda found: _DIGITS.sub(_spelt, found[1]), source)
+    source = _MADE.sub("", re.sub(r"\\(?:text)?pm(?![a-zA-Z])", "±", source))
+    foreign = _FOREIGN.search(source)
+    return Cell(_plain(source), line, bold, underlined, columns, rows, foreign=foreign[0] if foreign else "")
 
 
 def _plain(source: str) -> str:
     """Return LaTeX source as plain text."""
-    source = re.sub(r"\\num(?:\[[^]]*\])?\{([^{}]*)\}", lambda found: _DIGITS.sub(_spelt, found[1]), source)
-    source = _WITH_ARGUMENT.sub("", _MADE.sub("", re.sub(r"\\pm(?![a-zA-Z])", "±", source)))
     source = re.sub(r"\\([a-zA-Z]+)\*?|\\(?=[%&_#$])|\\.", _letter, source)
     return " ".join(re.sub(r"[{}$~^_]", " ", source).split())
 

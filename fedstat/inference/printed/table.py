@@ -239,6 +239,11 @@ def _value(cell: Cell, column: str) -> tuple[float, float, float, float, bool, b
     """Return mean, spread, their last digits' steps, bold, underlined and line; None of an empty cell."""
     if cell.text.lower() in _EMPTY:
         return None
+    if cell.foreign:
+        raise ValueError(
+            f"line {cell.line}, {column!r}: what {cell.foreign} makes of its argument is not known; write the value "
+            "alone, in \\textbf if it is bold, or leave the cell empty if it is none."
+        )
     found = _VALUE.fullmatch(cell.text)
     if found is None:
         raise ValueError(
