@@ -42,7 +42,8 @@ def compare(
         str, typer.Option(help="Where the methods are: rows or columns.", rich_help_panel=_PRINTED)
     ] = "rows",
     smaller: Annotated[
-        bool, typer.Option("--smaller", help="Smaller values are better.", rich_help_panel=_PRINTED)
+        bool,
+        typer.Option("--smaller", help="Smaller values are better in all columns without ↑.", rich_help_panel=_PRINTED),
     ] = False,
     number: Annotated[
         int, typer.Option("--table", min=1, help="Which table of the file.", rich_help_panel=_PRINTED)

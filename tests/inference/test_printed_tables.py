@@ -375,6 +375,54 @@ def test_arrows_say_what_is_better_and_bold_is_seen_before_a_number():
     assert (found.differences["difference"] > 0).all()
 
 
+LESS = [
+    "Loss",
+    "Test loss",
+    "MNIST / val_loss",
+    "Error (%)",
+    "RMSE",
+    "Cross-entropy",
+    "NLL",
+    "ECE ↓",
+    r"FID $\downarrow$",
+]
+MORE = ["Acc", "CIFAR-10", "Top-1", "Loss / Accuracy", "Loss ↑", r"MAE $\uparrow$", "Lossless", "Terror"]
+
+
+def two(head, other="b", smaller=False):
+    """The first of two columns has the smaller value in bold, and the second the larger one."""
+    source = f"|M|{head}|{other}|\n|-|-|-|\n|X|0.90 ± 0.01|70.3 ± 1.2|\n|Y|**0.50 ± 0.01**|**85.0 ± 0.4**|"
+    return compare_printed(read_printed(source, runs=3, spread="sd", smaller=smaller))
+
+
+@pytest.mark.parametrize("head", LESS)
+def test_less_is_better_in_columns_that_say_so_and_in_no_others(head):
+    found = two(head)
+    assert found.bold["answer"].tolist() == ["stands", "stands"]
+    assert found.differences["difference"].tolist() == pytest.approx([0.4, 14.7])
+    assert f"Less is taken to be better in {head}." in found.notes
+
+
+@pytest.mark.parametrize("head", MORE)
+def test_more_is_better_in_all_others(head):
+    found = two(head)
+    assert found.bold["answer"].tolist() == ["contradicted", "stands"]
+    assert "Less is" not in str(found)
+
+
+def test_a_whole_table_may_be_said_to_be_of_losses_and_bold_faces_tell_when_it_is_not():
+    found = two("FID", "Acc ↑", smaller=True)
+    assert found.bold["answer"].tolist() == ["stands", "stands"]
+    assert "Less is taken to be better in FID." in found.notes
+    tables = [printed([0, 9], [1, 1], bold=[1], setting=name).cells for name in ("Focal loss", "Error")]
+    with pytest.raises(
+        ValueError, match=r"2 of 2 .* if less is better in Focal loss and Error.*: mark each head with ↓"
+    ):
+        compare_printed(PrintedTable(pd.concat(tables, ignore_index=True), smaller=False))
+    with pytest.raises(ValueError, match="if less is better in s, and more elsewhere: say smaller=False"):
+        compare_printed(printed([0, 9], [1, 1], bold=[1], smaller=True))
+
+
 @given(st.tuples(*[st.floats(0.1, 3)] * 2))
 def test_limits_are_the_widest_that_the_printed_digits_allow(sds):
     cells = printed([0.0, 1.0], list(np.round(sds, 1)), bold=[1]).cells.assign(sd_step=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,8 @@ from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
 from fedstat.inference.printed.table import PrintedTable
+from fedstat.inference.reading.formats.tables import variant
+from fedstat.inference.reading.scores import better
 
 Standing = Literal["stands", "not told apart", "contradicted", "not the best printed", "order only"]
 _POWER, _MOST_RUNS = 0.8, 10_000
@@ -86,12 +89,13 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     """Say which bold faces of a printed table stand.
 
     Each bold face is compared with every other method of its setting; a setting without one is judged by its best
-    printed value. The level is shared by the settings (Bonferroni). A bold face stands if it is better than each of the
-    others by its two-sided limits; no more is needed to say that the best of a sample is the best (Gutmann and Maymin
-    1987). It is contradicted if another method is better, Bonferroni over the others. Runs are taken as independent,
-    and their variances may differ (Welch 1947). Variances are not moderated over methods: with three runs and
-    deviations that differ by factors of three, moderated limits of 95% were wrong in 9% of draws. Values are taken as
-    near to each other and deviations as large as their printed digits allow.
+    printed value. Less is better where a setting's name has ↓, or names a metric such as loss, error or RMSE; a ↑ says
+    otherwise, and the notes list these settings. The level is shared by the settings (Bonferroni). A bold face stands
+    if it is better than each of the others by its two-sided limits; no more is needed to say that the best of a sample
+    is the best (Gutmann and Maymin 1987). It is contradicted if another method is better, Bonferroni over the others.
+    Runs are taken as independent, and their variances may differ (Welch 1947). Variances are not moderated over
+    methods: with three runs and deviations that differ by factors of three, moderated limits of 95% were wrong in 9% of
+    draws. Values are taken as near to each other and deviations as large as their printed digits allow.
 
     Parameters
     ----------
@@ -114,9 +118,8 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     0      C  not told apart  (B,)
     """
     level = check_level(level)
-    arrows = printed.cells["setting"].map(lambda name: -1 if "↓" in name else 1 if "↑" in name else 0)
-    sign = arrows.where(arrows != 0, -1 if printed.smaller else 1)
-    cells = printed.cells.assign(better=printed.cells["mean"] * sign)
+    sign = printed.cells["setting"].map(lambda name: _sign(name, printed.smaller))
+    cells = printed.cells.assign(sign=sign, better=printed.cells["mean"] * sign)
     settings = {str(name): own.reset_index(drop=True) for name, own in cells.groupby("setting", sort=False)}
     for name, own in settings.items():
         if len(own) < 2:
@@ -147,15 +150,33 @@ def _spread(own: pd.DataFrame) -> pd.Series:
     return own["sd"].notna() & (own["runs"] > 1)
 
 
+def _sign(setting: str, smaller: bool) -> int:
+    """Return -1 if less is better, by the arrow in a setting's name, by `smaller`, or by the last metric it names."""
+    if arrow := re.search(r"[↓↑]|\\(?:down|up)arrow", setting):
+        return -1 if arrow[0] in ("↓", r"\downarrow") else 1
+    for head in reversed(setting.split(" / ")):
+        named = {better(variant(name) or name.lower()) for name in (head, *re.findall(r"[^\W_]+", head))} - {0}
+        if named and not smaller:
+            return sum(named) or 1
+    return -1 if smaller else 1
+
+
 def _check_direction(settings: dict[str, pd.DataFrame], smaller: bool) -> None:
     """Refuse a table whose bold faces are mostly the worst values: the direction is not what was said."""
     marked = [own for own in settings.values() if own["bold"].sum() == 1]
     worst = sum(bool(own["bold"][own["better"].argmin()]) for own in marked)
     if marked and worst > len(marked) / 2:
+        less = _less(settings)
         raise ValueError(
             f"{worst} of {len(marked)} bold faces are the worst of their settings if "
-            f"{'smaller' if smaller else 'larger'} values are better: say smaller={not smaller}."
+            f"{f'less is better in {listed(less)}, and more elsewhere' if less else 'more is better'}: "
+            + ("mark each head with ↓ or ↑." if less and not smaller else f"say smaller={not smaller}.")
         )
+
+
+def _less(settings: dict[str, pd.DataFrame]) -> list[str]:
+    """Return the settings in which less is better."""
+    return [name for name, own in settings.items() if own["sign"].iloc[0] < 0]
 
 
 def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
@@ -225,13 +246,15 @@ def _notes(
 ) -> list[str]:
     from scipy import stats
 
+    less = [f"Less is taken to be better in {listed(names)}."] if (names := _less(settings)) else []
     if not family:
-        return ["No deviation is printed: only the order of the values is known.", _UNKNOWN]
+        return [*less, "No deviation is printed: only the order of the values is known.", _UNKNOWN]
     counts = sorted({int(n) for own in settings.values() for n in own["runs"][_spread(own)]})
     notes = [
+        *less,
         f"All answers hold together at a level of {100 * level:.4g}%, over {family} setting{'s' * (family > 1)} with "
         f"deviations, of {listed(map(str, counts))} runs each, taken as independent. The limits of each pair hold by "
-        f"themselves, at {100 * (1 - 2 * alpha):.4g}%."
+        f"themselves, at {100 * (1 - 2 * alpha):.4g}%.",
     ]
     known = found[found["df"].notna()]
     if len(known):

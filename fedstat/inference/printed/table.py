@@ -52,7 +52,7 @@ class PrintedTable:
         ``runs`` behind it; the ``step`` of the mean's and ``sd_step`` of the deviation's last digit; ``bold``,
         ``underlined``, and the ``line``.
     smaller : bool
-        Whether smaller values are better.
+        Whether smaller values are better in all settings without an arrow.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def read_printed(
     methods : {"rows", "columns"}
         Where the methods are.
     smaller : bool
-        Whether smaller values are better.
+        Whether smaller values are better in all settings without an arrow; if not, the names of metrics say where.
     table : int
         Which of the source's tables, from 1.
 
