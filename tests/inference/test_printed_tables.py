@@ -150,6 +150,25 @@ def test_faults_of_files_are_said_with_file_and_line(tmp_path, name, text, what)
         read_printed(file)
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_a_table_is_read_whatever_separates_its_columns(tmp_path, mark):
+    """Beside semicolons commas are decimal, as in Excel's files, which begin with a mark of their own."""
+    rows = [["method", "mean", "sd", "runs"], ["A, 0,1", "70,3", "1,2", "5"], ["B", "-83", "0,55", "3"]]
+    if mark != ";":
+        rows = [[f'"{one}"' if "," in one and one[0] == "A" else one.replace(",", ".") for one in row] for row in rows]
+    (file := tmp_path / "t.csv").write_text("\n".join(map(mark.join, rows)), encoding="utf-8-sig")
+    cells = read_printed(file, spread="sd").cells
+    assert cells[["method", "mean", "sd", "runs"]].to_numpy().tolist() == [
+        ["A, 0,1", 70.3, 1.2, 5],
+        ["B", -83, 0.55, 3],
+    ]
+    assert cells[["step", "sd_step"]].to_numpy().tolist() == pytest.approx(np.array([[0.1, 0.1], [1, 0.01]]))
+    file.write_text('M;"a; b, c, d";Loss\nA;**70,3 ± 1,2**;0,5 (0,1)\nB;60;1,25\n')
+    assert read_printed(file, runs=3, spread="sd").cells["mean"].tolist() == [70.3, 0.5, 60, 1.25]
+    file.write_text('M,"a; b; c; d"\nA,70\nB,60\n')
+    assert read_printed(file).cells["setting"].tolist() == ["a; b; c; d"] * 2
+
+
 def test_runs_and_deviations_have_several_names_and_entities_are_letters(tmp_path):
     (file := tmp_path / "t.csv").write_text("method,mean,std,n\nA,82,1,3\nB,80,2,\n")
     assert read_printed(file, runs=5).cells[["sd", "runs"]].to_numpy().tolist() == [[1, 3], [2, 5]]

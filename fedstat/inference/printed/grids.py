@@ -12,6 +12,8 @@ from html.parser import HTMLParser
 from io import StringIO
 from itertools import takewhile
 
+from fedstat.inference.reading.formats.tables import separator
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -217,10 +219,17 @@ def _marked_cell(text: str, line: int) -> Cell:
     return Cell(" ".join(plain.split()), line, bool(bold), bool(underlined))
 
 
-def separated_grids(text: str, delimiter: str) -> list[Grid]:
-    """Return the one table of comma- or tab-separated text, whose first row is the head."""
+def separated_grids(text: str, delimiter: str = "") -> list[Grid]:
+    """Return the one table of separated text, whose first row is the head; beside semicolons commas are decimal."""
+    delimiter = delimiter or separator(text.lstrip("\n").partition("\n")[0])
     rows = csv.reader(StringIO(text), delimiter=delimiter)
-    return [Grid([[_marked_cell(one, rows.line_num) for one in row] for row in rows if any(row)], 1)]
+    cells = [[_marked_cell(one, rows.line_num) for one in row] for row in rows if any(row)]
+    if delimiter == ";":
+        cells = [
+            [one if any(map(str.isalpha, one.text)) else replace(one, text=one.text.replace(",", ".")) for one in row]
+            for row in cells
+        ]
+    return [Grid(cells, 1)]
 
 
 def html_grids(text: str) -> list[Grid]:

@@ -21,7 +21,7 @@ _READERS: dict[str, Callable[[str], list[Grid]]] = {
     ".md": markdown_grids,
     ".html": html_grids,
     ".htm": html_grids,
-    ".csv": lambda text: separated_grids(text, ","),
+    ".csv": separated_grids,
     ".tsv": lambda text: separated_grids(text, "\t"),
 }
 _NUMBER = r"[-+−]?(?:\d+\.?\d*|\.\d+)"
@@ -88,7 +88,7 @@ def read_printed(
     source : str or Path
         A file that ends in .tex, .md, .html, .csv or .tsv; or LaTeX or Markdown itself. A .csv may also have the
         columns ``method``, ``mean`` and, each optional, ``sd``, ``se`` or ``ci``, ``runs`` (or ``n``, ``seeds``),
-        ``setting`` and ``bold``.
+        ``setting`` and ``bold``; if semicolons separate its columns, commas are decimal.
     runs : int, optional
         Runs behind each mean; asked for where spreads are printed.
     spread : {"sd", "se", "ci", "none"}
@@ -154,7 +154,7 @@ def _source(source: str | Path) -> tuple[str, str, str]:
     path = local("source", source)
     if path.suffix.lower() not in _READERS:
         raise ValueError(f"source must end in {', '.join(_READERS)}, got {path}.")
-    return path.read_text(encoding="utf-8"), path.suffix.lower(), str(path)
+    return path.read_text(encoding="utf-8-sig"), path.suffix.lower(), str(path)
 
 
 def _crossed(grid: Grid, methods: str) -> pd.DataFrame:

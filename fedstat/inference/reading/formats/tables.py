@@ -328,11 +328,16 @@ def header(path: Path) -> tuple[list[str], str]:
         raise ValueError(f"{path} is no text; give a CSV or parquet file.")
     if len([line for line in lines[:3] if line.strip()]) < 2:
         raise ValueError(f"{path} is empty: it has no rows.")
-    delimiter = max(",;\t|", key=lines[0].count)
+    delimiter = separator(lines[0])
     names = [name.strip() for name in next(csv.reader([lines[0]], delimiter=delimiter))]
     if all(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?", name) for name in names):
         raise ValueError(f"{path} has no header: its first line is {lines[0]!r}. Add a line with the columns' names.")
     return names, delimiter
+
+
+def separator(line: str) -> str:
+    """Return what separates the columns of a table's head: the commonest of its marks, outside of quotes."""
+    return max(",;\t|", key=re.sub(r'"[^"]*"', "", line).count)
 
 
 def _is_parquet(path: Path) -> bool:
