@@ -341,6 +341,58 @@ def test_a_symbol_or_a_colour_is_no_value(cell):
     ]  # fmt: skip
 
 
+MISSING = [
+    "",
+    "-",
+    "--",
+    "---",
+    "–",
+    "—",
+    r"\textemdash",
+    r"\textendash{}",
+    "/",
+    "n/a",
+    "N/A",
+    "n.a.",
+    "n. a.",
+    "NA",
+    "NaN",
+]
+
+
+@pytest.mark.parametrize("cell", [*MISSING, "OOM", "x", "×", "✗", "✓", "?", "*", r"$-$", r"n/a$^\dagger$", "−"])
+def test_a_missing_cell_may_be_written_in_many_ways(cell):
+    sources = [latex(rf"X & 1 & {cell} \\", r"Y & 2 & 3 \\"), f"|M|a|b|\n|-|-|-|\n|X|1|{cell}|\n|Y|2|3|"]
+    for source in sources[: 1 if "\\" in cell or "$" in cell else 2]:
+        assert read_printed(source).cells[["setting", "method", "mean"]].to_numpy().tolist() == [
+            ["a", "X", 1], ["a", "Y", 2], ["b", "Y", 3],
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ["failed", "None2", "nana", "-x-1", "1 a"])
+def test_what_is_neither_a_value_nor_missing_is_refused_and_the_error_says_how_a_missing_cell_is_written(cell):
+    with pytest.raises(ValueError, match=rf"line 4, 'a': '{cell}' is no value.* a missing one is empty, -, n/a or"):
+        read_printed(latex(r"X & 1 & 2\\", rf"Y & {cell} & 2\\"))
+
+
+NOTES = [r"$^{1}$", r"$^1$", r"$ ^ { 12 } $", r"$^{a}$", r"\textsuperscript{2}", r"\footnotemark[1]", r"\tnote{b}"]
+
+
+@pytest.mark.parametrize("note", [*NOTES, r"$^\dagger$", r"\footnote{Of 3 runs.}"])
+@pytest.mark.parametrize("value", [r"84.0 $\pm$ 0.5", r"84.0 (0.5)", r"$84.0_{\pm 0.5}$", r"\textbf{84.0 \textpm 0.5}"])
+def test_a_footnote_is_no_part_of_a_value(note, value):
+    cells = read_printed(latex(r"X & 81 & 2\\", rf"Y & {value}{note} & 2\\"), runs=3, spread="sd").cells
+    assert cells.loc[2, ["mean", "sd"]].tolist() == [84.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    "cell", ["10$^{3}$", r"1.2$\times$10$^{3}$", "$10^{-3}$", "$1.5^{2}$", r"10\textsuperscript{3}"]
+)
+def test_a_power_is_no_footnote(cell):
+    with pytest.raises(ValueError, match=r"line 4, 'a': .*(is no value|is not known)"):
+        read_printed(latex(r"X & 1 & 2\\", rf"Y & {cell} & 2\\"))
+
+
 @pytest.mark.parametrize(
     ("cell", "command"),
     [

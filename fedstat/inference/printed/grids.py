@@ -54,6 +54,10 @@ _SETS = (
     r"bf(?:series)?|it(?:shape)?|em|rm|sf|tt|underline|uline|ul|hl|[mhf]box|ensuremath|tablenum|SI|qty|tiny|scriptsize|"
     r"footnotesize|small|normalsize|large|Large|LARGE|huge|Huge|(?:text|(?:script){1,2})style"
 )
+#: A footnote's mark behind decimals, in a superscript of its own; behind a whole number it may be a power.
+_NOTE = re.compile(
+    r"(\.\d+[\s)}$%\\]*)(?:\$\s*\^\s*\{?\s*(?:\d{1,2}|[a-z])\s*\}?\s*\$|\\textsuperscript\{\s*(?:\d{1,2}|[a-z])\s*\})"
+)
 _FOREIGN = re.compile(rf"\\(?!(?:{_SETS})(?![a-zA-Z]))[a-zA-Z]+\*?(?=\s*(?:\[[^]]*\]\s*)*\{{.*\d)|\\char(?=\d)", re.S)
 _ARROWS = {"uparrow": "↑", "downarrow": "↓"}
 _PARTIAL_RULE = re.compile(r"\\(?:cline|cmidrule)(?:\([a-z]*\))?\{[^}]*\}")
@@ -121,6 +125,7 @@ def _latex_cell(source: str, line: int) -> Cell:
     bold, underlined = bool(_BOLD.search(source)), bool(_UNDERLINED.search(source))
     source = re.sub(r"\\num(?:\[[^]]*\])?\{([^{}]*)\}", lambda found: _DIGITS.sub(_spelt, found[1]), source)
     source = _MADE.sub("", re.sub(r"\\(?:text)?pm(?![a-zA-Z])", "±", source))
+    source = _NOTE.sub(r"\1", source)
     foreign = _FOREIGN.search(source)
     return Cell(_plain(source), line, bold, underlined, columns, rows, foreign=foreign[0] if foreign else "")
 

@@ -38,7 +38,8 @@ _BESIDE = re.compile(
     r"\W*(?:s\.?d|s\.?e|sem|std|stdev|stderr|(?:std|standard)\W*(?:dev\w*|err\w*)|(?:\d+\W*)?ci|n|seeds|runs|trials|±)\W*|±",
     re.I,
 )
-_EMPTY = {"", "-", "–", "—", "--", "n/a", "na", "nan", "oom", "×", "x"}
+#: A missing cell: none but signs, or a word for it.
+_MISSING = re.compile(r"[\W_]*|n\W*a\W*|nan|oom|x", re.I)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,19 +237,19 @@ def _labels(body: list[list[Cell]], width: int) -> int:
 
 
 def _value(cell: Cell, column: str) -> tuple[float, float, float, float, bool, bool, int] | None:
-    """Return mean, spread, their last digits' steps, bold, underlined and line; None of an empty cell."""
-    if cell.text.lower() in _EMPTY:
+    """Return mean, spread, their last digits' steps, bold, underlined and line; None of a missing cell."""
+    if _MISSING.fullmatch(cell.text):
         return None
     if cell.foreign:
         raise ValueError(
             f"line {cell.line}, {column!r}: what {cell.foreign} makes of its argument is not known; write the value "
-            "alone, in \\textbf if it is bold, or leave the cell empty if it is none."
+            "alone, in \\textbf if it is bold, and -, n/a or nothing in a missing cell."
         )
     found = _VALUE.fullmatch(cell.text)
     if found is None:
         raise ValueError(
             f"line {cell.line}, {column!r}: {cell.text!r} is no value. A cell holds one mean, alone or as "
-            "82.3 ± 0.4 or 82.3 (0.4)."
+            "82.3 ± 0.4 or 82.3 (0.4); a missing one is empty, -, n/a or a sign such as ×."
         )
     spread = found["after"] or found["inside"]
     if found["inside"] and "." not in found["inside"] and "." in found["mean"]:
