@@ -25,7 +25,7 @@ def test_a_symbol_or_a_colour_is_no_value(cell):
     ]  # fmt: skip
 
 
-MISSING = "- -- --- – — − / n/a N/A n.a. NA NaN OOM x × ✗ ✓ ? *".split()
+MISSING = ["-", "--", "---", "–", "—", "−", "/", "n/a", "N/A", "n.a.", "NA", "NaN", "OOM", "x", "×", "✗", "✓", "?", "*"]
 IN_LATEX = [r"\textemdash", r"\textendash{}", "$-$", r"n/a$^\dagger$"]
 
 
