@@ -12,6 +12,7 @@ import json
 import math
 import re
 import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,10 +61,11 @@ def read_table(
     """Read the table or the weights in a .csv, .tsv, .txt, .npy or .safetensors file.
 
     Text has one row a line, separated by commas, semicolons or tabs. Its first line is a header unless it holds numbers
-    only; its first column holds row names if the header calls it rownames or leaves it nameless (as R and pandas
-    write), or if it is made of distinct texts. An .npy array of two axes is a table too. Weights have the units on
-    their first axis, as PyTorch's linear and convolutional layers do, or on the second after the `clients`. The
-    personal weights of all clients of a saved run of fedstat are read by their index, ``run/clients/0/index.json``.
+    only and these are not 0, 1, 2, ... or 1, 2, 3, ...; a warning says how such a line was taken. Its first column
+    holds row names if the header calls it rownames or leaves it nameless (as R and pandas write), or if it is made of
+    distinct texts. An .npy array of two axes is a table too. Weights have the units on their first axis, as PyTorch's
+    linear and convolutional layers do, or on the second after the `clients`. The personal weights of all clients of a
+    saved run of fedstat are read by their index, ``run/clients/0/index.json``.
 
     For safetensors, `layer` is a tensor, or a layer whose weight it is ("conv1" for "conv1.weight"). Columns to leave
     out, `without`, may hold anything. Where rows with missing values are kept, gaps are NaN. At least two rows must
@@ -176,7 +178,14 @@ def _text(path: Path, without: Sequence[str]) -> tuple[Table, list[int]]:
                 f"{path}, line {line}: {len(cells)} value(s), but line {first} has {len(top)}. Quote text that holds "
                 "a separator, and leave a field empty where a value is missing."
             )
-    header = _is_header(records)
+    named, numbered = _is_header(records), _numbers_columns(top)
+    header = named or numbered
+    if not named:
+        taken = "has no header: its first line was taken as data. If it holds names, begin them with a letter."
+        if numbered:
+            taken = f"numbers its columns up to {top[-1].strip()} in the first line, so that it was taken as a header. "
+            taken += "If it is data, put a line of names above it."
+        warnings.warn(f"{path} {taken}", stacklevel=4)
     records = records[header:]
     columns: Sequence[Sequence[str]] = list(zip(*(cells for _, cells in records), strict=True)) or [()] * len(top)
     names = [cell.strip() if header else f"V{j + 1}" for j, cell in enumerate(top)]
@@ -240,6 +249,12 @@ def _is_header(records: list[tuple[int, list[str]]]) -> bool:
         return True
     # text above numbers is a column's name; text above text is the header of row names
     return _number(corner) is None and (not others or len(records) < 2 or _number(records[1][1][0]) is not None)
+
+
+def _numbers_columns(cells: Sequence[str]) -> bool:
+    """Whether a line numbers two or more columns from 0 or 1, as pandas names those of an array."""
+    numbers = [cell.strip() for cell in cells if _number(cell) is not None]
+    return len(numbers) > 1 and any(numbers == [str(start + j) for j in range(len(numbers))] for start in (0, 1))
 
 
 def _are_row_names(name: str, cells: Sequence[str]) -> bool:

@@ -479,6 +479,24 @@ def test_bad_input(tmp_path, content, options, message):
     assert done.stdout == ""
 
 
+def test_a_header_of_numbers_is_no_person(tmp_path):
+    """As pandas writes an array: names change no number, and the note is printed."""
+    frame = three_factors().set_axis(range(12), axis=1)
+    frame.to_csv(numbered := tmp_path / "numbered.csv", index=False)
+    frame.add_prefix("q").to_csv(named := tmp_path / "named.csv", index=False)
+    done, expected = found(numbered, "--scores", tmp_path / "scores.csv"), found(named)
+    assert (done["rows"], done["columns"]) == (len(frame), [str(j) for j in range(12)])
+    assert (done["loadings"], done["rules"]) == (expected["loadings"], expected["rules"])
+    assert len(pd.read_csv(tmp_path / "scores.csv")) == len(frame)
+    (note,) = [note for note in done["notes"] if note not in expected["notes"]]
+    assert "numbers its columns up to 11 in the first line, so that it was taken as a header" in note
+    assert f"note: {note}\n" in factor(numbered).stderr
+    frame.to_csv(numbered, index=False, header=False)
+    done = found(numbered)
+    assert (done["rows"], done["loadings"]) == (len(frame), expected["loadings"])
+    assert any("has no header: its first line was taken as data" in note for note in done["notes"])
+
+
 def test_files_that_are_not_read(tmp_path):
     for path, message in ((tmp_path / "none.csv", "does not exist"), (tmp_path, "is a directory")):
         done = factor(path)

@@ -63,11 +63,9 @@ def test_what_is_written_is_read(x, names, labelled, separator, tmp_path_factory
         ("\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n", ("a", "b"), None),  # byte-order mark, Windows line ends, blank lines
         ("a;b\n1;2\n3;4", ("a", "b"), None),
         ("a\tb\n1\t2\n3\t4", ("a", "b"), None),
-        ("1,2\n3,4", ("V1", "V2"), None),
         (",0,1\n0,1,2\n1,3,4", ("0", "1"), ("0", "1")),  # pandas' default
         ('"rownames","a","b"\n"7","1","2"\n"9","3","4"', ("a", "b"), ("7", "9")),  # R, by way of Rdatasets
         ("who,a,b\nAda,1,2\nEmmy,3,4", ("a", "b"), ("Ada", "Emmy")),
-        ("Ada,1,2\nEmmy,3,4", ("V1", "V2"), ("Ada", "Emmy")),
         ("id,7\n1,2\n3,4", ("id", "7"), None),
         ('"x, y","say ""b"""\n1,2\n3,4', ("x, y", 'say "b"'), None),
     ],
@@ -76,6 +74,33 @@ def test_headers_row_names_and_separators(write, content, names, row_names):
     table = read_table(write(content))
     np.testing.assert_array_equal(table.values, [[1, 2], [3, 4]])
     assert (table.names, table.row_names) == (names, row_names)
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_line_that_numbers_the_columns_is_a_header(write, start, labelled):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(5, 3))).rename(columns=lambda j: j + start)
+    if labelled:
+        frame.insert(0, "name", list("uvwxy"))
+    with pytest.warns(UserWarning, match=f"up to {start + 2} in the first line, so that it was taken as a header"):
+        table = read_table(write(frame.to_csv(index=False)))
+    np.testing.assert_array_equal(table.values, frame.iloc[:, -3:])
+    assert table.names == tuple(str(start + j) for j in range(3))
+    assert table.row_names == (tuple("uvwxy") if labelled else None)
+
+
+@pytest.mark.parametrize(
+    ("first", "row_names"),
+    [("1,3", None), ("2,3", None), ("1.0,2.0", None), ("0,2", None), ("1,NA", None), ("Ada,0,9", ("Ada", "Emmy"))],
+)
+def test_other_numbers_in_the_first_line_are_data(write, first, row_names):
+    second = "Emmy,3,4" if row_names else "3,4"
+    with pytest.warns(UserWarning, match="table.csv has no header: its first line was taken as data"):
+        table = read_table(write(f"{first}\n{second}\n"), missing="keep")
+    np.testing.assert_array_equal(
+        table.values, [[float(cell) for cell in first.replace("NA", "nan").split(",")[-2:]], [3, 4]]
+    )
+    assert (table.names, table.row_names) == (("V1", "V2"), row_names)
 
 
 def test_pandas_reads_the_same(write):
@@ -326,16 +351,19 @@ def survives(folder, suffix, content):
             assert table.row_names is None or len(table.row_names) == len(table.values)
 
 
+@pytest.mark.filterwarnings("ignore:.* first line:UserWarning")
 @given(suffix=st.sampled_from(list(VALID)), content=st.binary(max_size=200))
 def test_random_bytes(tmp_path_factory, suffix, content):
     survives(tmp_path_factory.getbasetemp(), suffix, content)
 
 
+@pytest.mark.filterwarnings("ignore:.* first line:UserWarning")
 @given(content=st.text('019.,;\t"\n\r -eNax_', max_size=60))
 def test_random_text(tmp_path_factory, content):
     survives(tmp_path_factory.getbasetemp(), ".csv", content.encode())
 
 
+@pytest.mark.filterwarnings("ignore:.* first line:UserWarning")
 @given(
     suffix=st.sampled_from(list(VALID)), cut=st.integers(0, 300), place=st.integers(0, 300), patch=st.binary(max_size=8)
 )
