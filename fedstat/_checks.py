@@ -15,6 +15,14 @@ from typing import Any
 
 import numpy as np
 
+#: So few different values are no case numbers.
+FEW = 10
+#: How a column of case numbers is named.
+CASE_NUMBER = re.compile(
+    r"(?i:(^|[\W_])(id|nr|no|num|number|key|mrn|case|record|patient|subject|person)$"
+    r"|(case|record|patient|subject|person|pt|subj)[\W_]?(id|nr|no|num|number|key|code)$"
+    r"|^(row|rownames|index|unnamed: \d+)$)|[a-z]I[Dd]$"
+)
 _EVERY = "[-inf, inf]"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import reprlib
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedstat._checks import local, meant, naming
+from fedstat._checks import CASE_NUMBER, FEW, local, meant, naming
 from fedstat._checks import names as check_names
 from fedstat.data.arrays import from_indices
 from fedstat.data.clients import Clients
@@ -192,16 +191,6 @@ def _input_columns(
     return chosen
 
 
-#: So few different values are no case numbers.
-_FEW = 10
-#: How a column of case numbers is named.
-_CASE = re.compile(
-    r"(?i:(^|[\W_])(id|nr|no|num|number|key|mrn|case|record|patient|subject|person)$"
-    r"|(case|record|patient|subject|person|pt|subj)[\W_]?(id|nr|no|num|number|key|code)$"
-    r"|^(row|rownames|index|unnamed: \d+)$)|[a-z]I[Dd]$"
-)
-
-
 def _check_case_numbers(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
     """Warn of columns that seem to hold case numbers; refuse text to be encoded that tells most rows apart."""
     from pandas.api.types import is_numeric_dtype
@@ -209,8 +198,8 @@ def _check_case_numbers(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> 
     for name in x.columns:
         rows, values = int(x[name].count()), x[name].nunique()
         text = name in encoded
-        numbers = is_numeric_dtype(x[name]) and _CASE.search(name) is not None
-        if values <= max(rows / 3, _FEW) or not (text or (numbers and (x[name].dropna() % 1 == 0).all())):
+        numbers = is_numeric_dtype(x[name]) and CASE_NUMBER.search(name) is not None
+        if values <= max(rows / 3, FEW) or not (text or (numbers and (x[name].dropna() % 1 == 0).all())):
             continue
         holds = f"{path}: column {name!r} holds {'text' if text else 'whole numbers'} with {values} different values in"
         holds += f" {rows} rows, as a case number{' or a remark' if text else ''} would, and"

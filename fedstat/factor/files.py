@@ -20,12 +20,15 @@ from typing import Literal
 
 import numpy as np
 
-from fedstat._checks import local, naming
+from fedstat._checks import CASE_NUMBER, FEW, local, naming
 from fedstat.factor.correlation import broken_rule, check_correlation
 from fedstat.factor.kept import check_listed, check_row
 from fedstat.factor.units import units_as_columns
+from fedstat.inference.formatting import first_of
 
 _MISSING = {"", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
+#: What questionnaires write in place of an answer that is missing, with either sign.
+_CODES = (7, 8, 9, 77, 88, 97, 98, 99, 777, 888, 997, 998, 999, 9999)
 _ROW_NAMES = {"", "rownames", "row.names"}
 _PICKLED = {".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".joblib", ".npz"}
 
@@ -60,16 +63,17 @@ def read_table(
 ) -> Table:
     """Read the table or the weights in a .csv, .tsv, .txt, .npy or .safetensors file.
 
-    Text has one row a line, separated by commas, semicolons or tabs. Its first line is a header unless it holds numbers
-    only and these are not 0, 1, 2, ... or 1, 2, 3, ...; a warning says how such a line was taken. Its first column
-    holds row names if the header calls it rownames or leaves it nameless (as R and pandas write), or if it is made of
-    distinct texts. An .npy array of two axes is a table too. Weights have the units on their first axis, as PyTorch's
-    linear and convolutional layers do, or on the second after the `clients`. The personal weights of all clients of a
-    saved run of fedstat are read by their index, ``run/clients/0/index.json``.
+    Text has one row a line, separated by commas, tabs or semicolons, which allow for decimal commas. Its first line is
+    a header unless it holds numbers only and these are not 0, 1, 2, ... or 1, 2, 3, ...; a warning says how such a line
+    was taken. Its first column holds row names if the header calls it rownames or leaves it nameless (as R and pandas
+    write), or if it is made of distinct texts. An .npy array of two axes is a table too. Weights have the units on
+    their first axis, as PyTorch's linear and convolutional layers do, or on the second after the `clients`. The
+    personal weights of all clients of a saved run of fedstat are read by their index, ``run/clients/0/index.json``.
 
     For safetensors, `layer` is a tensor, or a layer whose weight it is ("conv1" for "conv1.weight"). Columns to leave
     out, `without`, may hold anything. Where rows with missing values are kept, gaps are NaN. At least two rows must
-    remain. Each ValueError names the place and the remedy.
+    remain. Warnings tell of columns of a table that seem to hold case numbers, and of numbers that seem to stand for
+    missing answers; both are kept. Each ValueError names the place and the remedy.
     """
     table, lines = _read(path, layer, clients, without)
     kept = _kept(path, table.names, without)
@@ -87,6 +91,8 @@ def read_table(
             f"{path}: {len(table.values)} row(s) of numbers{out}; correlations need at least two, and many more rows "
             "than columns to be worth much."
         )
+    if not table.weights:
+        _warn_of_doubtful(path, table)
     return table
 
 
@@ -218,7 +224,10 @@ def _text(path: Path, without: Sequence[str]) -> tuple[Table, list[int]]:
 
 
 def _records(path: Path) -> list[tuple[int, list[str]]]:
-    """Split text into (line where it starts, cells), leaving out blank lines."""
+    """Split text into (line where it starts, cells), leaving out blank lines.
+
+    Between semicolons decimal commas become points, unless the file has points too: either mark may group thousands.
+    """
     content = path.read_bytes()
     try:
         text = content.decode("utf-8-sig")
@@ -236,6 +245,13 @@ def _records(path: Path) -> list[tuple[int, list[str]]]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {line}: {error}; check the quotation marks.") from None
+    if separator == ";":
+        numbers = {
+            cell for _, cells in records for cell in cells if _number(cell) is not None or _is_decimal_comma(cell)
+        }
+        if not any("." in cell for cell in numbers if cell.strip() != "."):
+            commas = {cell: cell.replace(",", ".") for cell in numbers}
+            records = [(line, [commas.get(cell, cell) for cell in cells]) for line, cells in records]
     if not records:
         raise ValueError(f"{path} is empty; a table has a line of names and a line of numbers for every row.")
     return records
@@ -324,6 +340,40 @@ def _refuse_gaps(path: str | Path, table: Table, lines: list[int] | None, remedy
         f"{where}: no value. {missing.any(axis=1).sum()} of {len(missing)} rows lack one, "
         f"{missing[:, most].sum()} of them in {table.names[most]!r}; {remedy}."
     )
+
+
+def _warn_of_doubtful(path: str | Path, table: Table) -> None:
+    """Warn of columns that seem to hold case numbers, and of numbers that seem to stand for missing answers."""
+    numbered: list[str] = []
+    coded: dict[float, dict[str, int]] = {}
+    for name, column in zip(table.names, table.values.T, strict=True):
+        x = column[~np.isnan(column)]
+        whole = x[x == np.floor(x)]
+        if len(x) <= FEW or len(whole) == 0:
+            continue
+        different, times = np.unique(whole, return_counts=True)
+        named = CASE_NUMBER.search(name) and len(different) > max(len(x) / 3, FEW)
+        if len(whole) == len(x) and (named or (x[1:] > x[:-1]).all()):
+            numbered.append(name)
+        others = x[~np.isin(np.abs(x), _CODES)]
+        for code, count in zip(different, times, strict=True):
+            if count > 1 and abs(code) in _CODES and len(others):
+                low, high = others.min(), others.max()
+                if max(low - code, code - high) > high - low:
+                    coded.setdefault(code, {})[name] = count
+    if numbered:
+        warnings.warn(
+            f"{path}: whole numbers in {first_of(numbered, 3)} tell rows apart, as case numbers do, and are analysed. "
+            f"If they are case numbers, leave them out: {_options(numbered)}.",
+            stacklevel=3,
+        )
+    for code, found in coded.items():
+        warnings.warn(
+            f"{path}: {code:g} stands {sum(found.values())} times in {first_of(found, 3)}, far from all other values, "
+            "as a code for a missing answer would, and was taken as a number. If it is such a code, empty these cells; "
+            "--missing says what becomes of their rows.",
+            stacklevel=3,
+        )
 
 
 def _array(path: Path) -> np.ndarray:

@@ -497,6 +497,22 @@ def test_a_header_of_numbers_is_no_person(tmp_path):
     assert any("has no header: its first line was taken as data" in note for note in done["notes"])
 
 
+def test_case_numbers_and_codes_are_noted(tmp_path):
+    """A table with gaps written as -99, and numbers of persons, until both are taken care of."""
+    frame = three_factors()
+    gaps = np.random.default_rng(5).random(frame.shape) < 0.05
+    path = tmp_path / "coded.csv"
+    frame.mask(gaps, -99).to_csv(path, index_label="id")
+    notes = " ".join(found(path)["notes"])
+    assert "whole numbers in id tell rows apart, as case numbers do, and are analysed" in notes
+    assert f"-99 stands {gaps.sum()} times in q0, q1, q2 and 9 more" in notes
+    assert "note: " + notes[: notes.index("--without id.")] in factor(path).stderr
+    frame.mask(gaps).to_csv(path, index_label="id")
+    notes = " ".join(found(path, "--without", "id", "--missing", "listwise")["notes"])
+    assert "case number" not in notes
+    assert "code" not in notes
+
+
 def test_files_that_are_not_read(tmp_path):
     for path, message in ((tmp_path / "none.csv", "does not exist"), (tmp_path, "is a directory")):
         done = factor(path)

@@ -103,10 +103,69 @@ def test_other_numbers_in_the_first_line_are_data(write, first, row_names):
     assert (table.names, table.row_names) == (("V1", "V2"), row_names)
 
 
+ANSWERS = np.random.default_rng(0).integers(1, 6, (60, 3)).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("first", np.arange(60.0)),
+        ("first", [np.nan, *np.arange(1001.0, 1060)]),
+        ("patient_id", np.random.default_rng(0).permutation(60)),  # not in order, but named so
+    ],
+)
+def test_case_numbers_are_told_of_and_kept(write, name, values):
+    frame = pd.DataFrame(ANSWERS, columns=["a", "b", "c"])
+    frame.insert(0, name, values)
+    told = rf"table.csv: whole numbers in {name} tell rows apart.*leave them out: --without {name}\.$"
+    with pytest.warns(UserWarning, match=told) as caught:
+        table = read_table(write(frame.to_csv(index=False)), missing="keep")
+    assert len(caught) == 1
+    np.testing.assert_array_equal(table.values, frame)
+    read_table(write(frame.to_csv(index=False)), without=[name])  # warns no more
+
+
+@pytest.mark.parametrize("code", [-99, -9, 9, 99, 999])
+def test_codes_for_missing_answers_are_told_of_and_kept(tmp_path, code):
+    x = np.clip(ANSWERS, 1, 4)
+    x[np.random.default_rng(1).random(x.shape) < 0.1] = code
+    x[0, 1] = 2 * code + (code > 0)  # another number far away is none: it makes the others reach far
+    x[1, 2] = -98 if code < 0 else 98  # another code does not
+    np.save(tmp_path / "x.npy", x)
+    times = (x == code)[:, [0, 2]].sum()
+    told = rf"x.npy: {code} stands {times} times in V1, V3, far from all other values.*empty these cells; --missing"
+    with pytest.warns(UserWarning, match=told) as caught:
+        table = read_table(tmp_path / "x.npy")
+    assert len(caught) == 1
+    np.testing.assert_array_equal(table.values, x)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.random.default_rng(0).integers(1, 10, 60),  # 7, 8 and 9 are answers
+        np.r_[np.arange(40.0, 98.0) + 0.5, 99, 99],  # far less far away than the others spread
+        np.r_[np.tile([1.0, 2.0], 30), 99],  # once
+        np.random.default_rng(0).normal(size=60).cumsum(),
+        np.arange(60)[::-1] % 59,  # whole numbers neither in order nor named
+        np.arange(10),  # few
+        np.tile([99.0, -99.0], 30),  # nothing else
+    ],
+)
+def test_plain_numbers_are_not_warned_of(tmp_path, x):
+    np.save(tmp_path / "x.npy", np.c_[x, x])
+    read_table(tmp_path / "x.npy")  # warnings are errors
+
+
 def test_pandas_reads_the_same(write):
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 4)), columns=list("abcd"))
     table = read_table(write(frame.to_csv()))
     np.testing.assert_array_equal(table.values, frame.to_numpy())
+    german = frame.assign(name=[f"Ada, {i}.{i}" for i in range(20)], e=[7, *range(18), None])[["name", *"abcde"]]
+    path = write(german.to_csv(sep=";", decimal=",", index=False))
+    table = read_table(path, missing="keep")
+    np.testing.assert_array_equal(table.values, pd.read_csv(path, sep=";", decimal=",", index_col=0))
+    assert table.row_names == tuple(german["name"])
 
 
 def test_rows_and_columns_are_left_out_on_request(write):
@@ -131,7 +190,10 @@ def test_rows_and_columns_are_left_out_on_request(write):
         ("sex,a\nm,1\nf,2\nm,3\n", "column 'sex': 'm' is no number"),  # repeated texts name no rows
         ("a,b\n1,2\n3,4 kg\n", "line 3, column 'b': '4 kg' is no number"),
         ('a,"long\nname"\n1,2\n3,x\n', r"line 4, column 'long\\nname'"),  # lines as an editor counts them
-        ("a;b\n1,5;2\n3;4\n", "line 2, column 'a': '1,5' is no number; write decimal points"),
+        ("a;b\n1,5;2.5\n3;4\n", "line 2, column 'a': '1,5' is no number; write decimal points"),
+        ("a;b\n1.234;2,5\n3;4\n", "line 2, column 'b': '2,5' is no number; write decimal points"),
+        ("a;b\n1.234,5;2\n3;4\n", "line 2, column 'a': '1.234,5' is no number; write decimal points"),
+        ("a\tb\n1,5\t2\n3\t4\n", "line 2, column 'a': '1,5' is no number; write decimal points"),
         ('a,b\n1,"1,234.5"\n3,4\n', "line 2, column 'b': '1,234.5' is no number; write decimal points"),
         ("a b\n1 2\n3 4\n", "'1 2' is no number; separate the values .* by commas"),
         ("a,b\n1,2\n3,1_0\n", "'1_0' is no number"),
