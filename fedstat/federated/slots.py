@@ -7,11 +7,17 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
+from fedstat._checks import names
 from fedstat.federated.client.network import Network, Params
 
 
 def share_all_but(network: Network, personal: Collection[str]) -> Params:
     """Return masks under which the leaves in `personal` stay with the client and all others are shared.
+
+    Raises
+    ------
+    ValueError
+        If `personal` names a leaf that the network does not have, which would be shared under its right name.
 
     Examples
     --------
@@ -25,6 +31,10 @@ def share_all_but(network: Network, personal: Collection[str]) -> Params:
     >>> {name: bool(mask.any()) for name, mask in masks.items()}
     {'head.weight': False, 'head.bias': False}
     """
+    names("personal", personal)
+    if unknown := {*personal} - network.shapes.keys():
+        leaves = ", ".join(network.shapes)
+        raise ValueError(f"personal must name leaves of the network, which are {leaves}; got {sorted(unknown)}.")
     return {
         name: torch.zeros((1, *[1] * len(shape)), dtype=torch.bool, device=network.device)
         for name, shape in network.shapes.items()

@@ -145,3 +145,21 @@ def test_a_class_derived_from_fedavg_does_not_keep_leaves():
 
     with pytest.raises(ValueError, match=r"Head keeps leaves .*head.weight, head.bias.*derive it from fedstat.Method"):
         mixture.run(Head())
+
+
+@pytest.mark.parametrize(
+    ("private", "message"),
+    [
+        (["head.wieght"], r"are hidden.weight, hidden.bias, head.weight, head.bias; got \['head.wieght'\]\."),
+        ({"head.weight", "nope"}, r"personal must name leaves of the network, which are .*; got \['nope'\]\."),
+        ("head.weight", "personal must be a sequence of names .*got 'head.weight'"),
+    ],
+)
+def test_a_misspelt_private_leaf_is_refused_and_not_shared(private, message):
+    @dataclass(frozen=True, kw_only=True)
+    class Private(fs.Method):
+        def shared(self, network, federation):
+            return fs.federated.share_all_but(network, private)
+
+    with pytest.raises(ValueError, match=message):
+        fs.describe(Private(), fs.models.mlp(3, 5, 2))

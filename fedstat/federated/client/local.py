@@ -35,7 +35,8 @@ class Training:
         Heavy-ball momentum of "sgd", in [0, 1).
     weight_decay : float
         Strength of the L2 penalty ``weight_decay / 2 * |w|^2``, whose gradient is added to that of all leaves that
-        train, as in ``torch.optim``; not negative.
+        train, as in ``torch.optim``; not negative. It shrinks layers that the loss does not reach as well, whose
+        ``grad`` in a plain loop of torch's would be None.
     clip_norm : float, optional
         Largest norm of one client's gradient, over all leaves together, before the penalty's is added; positive. As
         ``torch.nn.utils.clip_grad_norm_``.
