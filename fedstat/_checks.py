@@ -6,9 +6,11 @@ NumPy scalars, and arrays and tensors without axes, count as the Python values t
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from inspect import isfunction
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,21 @@ def meant(word: str, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(word, list(known), 1)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def warn_of_near(cls: type, base: type) -> None:
+    """Warn of public functions of a class that override none of its base's, but have nearly the name of one."""
+    import difflib
+
+    steps = [name for name, value in vars(base).items() if isfunction(value) and not name.startswith("_")]
+    for name, value in vars(cls).items():
+        near = difflib.get_close_matches(name, steps, 1, cutoff=0.85)
+        if near and name not in steps and isfunction(value) and not name.startswith("_"):
+            warnings.warn(
+                f"{cls.__name__}.{name} is no step of methods; {near[0]} is one. Give it that name if it is meant to "
+                "override the step, else another one.",
+                stacklevel=3,
+            )
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def from_indices(
     y : array_like, shape (N,)
         Integer, boolean or text labels make a classification task, floating values a regression.
     indices : Partition or sequence of arrays of int
-        Samples of each client. Clients may hold the same samples; ``print`` then says so.
+        Samples of each client, each once. Clients may hold the same samples; ``print`` then says so.
     test, validation : float
         Share of each client's samples held out, in [0, 1), as in `from_arrays`. If the partition names test samples,
         those are used, and `test` is not.
@@ -130,8 +130,8 @@ def from_indices(
     Raises
     ------
     ValueError
-        As `from_arrays` does; also if an index or a label is out of range, a client has no test samples, or there is a
-        `common` test set for clients that name the classes differently.
+        As `from_arrays` does; also if an index or a label is out of range, a client holds a sample twice or has no test
+        samples, or there is a `common` test set for clients that name the classes differently.
 
     Examples
     --------
@@ -261,6 +261,11 @@ def _hold_out(
         if part and np.concatenate(part).max(initial=0) >= samples:
             k, most = next((k, int(i.max())) for k, i in enumerate(part) if i.max(initial=0) >= samples)
             raise ValueError(f"client {partition.names[k]} must hold sample numbers 0..{samples - 1}, got {most}.")
+        for name, index in zip(partition.names, map(np.sort, part), strict=False):
+            if len(twice := index[1:][index[1:] == index[:-1]]):
+                raise ValueError(
+                    f"client {name} must hold each sample once, but its indices name sample {twice[0]} several times."
+                )
     if partition.test is not None and 0 in (tested := [len(index) for index in partition.test]):
         raise ValueError(
             f"client {partition.names[tested.index(0)]} has no test samples. Give it some, or leave it out."

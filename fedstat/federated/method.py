@@ -58,7 +58,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat._checks import check_fields
+from fedstat._checks import check_fields, warn_of_near
 from fedstat.federated.aggregators import Aggregator, heard, noised
 from fedstat.federated.attacks import ATTACKS
 from fedstat.federated.attendance import Attended
@@ -143,18 +143,20 @@ class Method:
     #: What a class's own fields keep to.
     _ranges: ClassVar[Rules] = {"weighting": ("samples", "uniform")}
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        warn_of_near(cls, Method)
+
     def __post_init__(self) -> None:
         """Check that no field hides a step, and what fields hold."""
         if hidden := [each.name for each in fields(self) if callable(getattr(Method, each.name, None))]:
             raise ValueError(
-                f"{type(self).__name__} has a field {hidden[0]!r}, which is the name of a step of methods; give it "
-                "another name."
+                f"{type(self).__name__} has a field {hidden[0]!r}, which is the name of a step of methods; rename it."
             )
         check_fields(self, **ChainMap(*(vars(cls).get("_ranges", {}) for cls in type(self).__mro__)))
         if self.server is not None and (isinstance(self.server, type) or not isinstance(self.server, ServerOptimizer)):
             raise ValueError(
-                f"server must be an optimiser with a learning rate lr, such as fs.server.Adam(lr=0.01), got "
-                f"{self.server!r}."
+                f"server must be an optimiser with a rate lr, such as fs.server.Adam(lr=0.01), got {self.server!r}."
             )
         wrong = isinstance(self.aggregator, (type, *ATTACKS.values()))
         if wrong or not (self.aggregator is None or callable(self.aggregator)):

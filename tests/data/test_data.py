@@ -182,7 +182,9 @@ def test_print_shows_sizes_balance_and_overlap():
     assert str(leaky).splitlines()[3].split()[-1] == "1"  # one client has one class
 
 
-@given(st.lists(st.tuples(*[st.lists(st.integers(0, 6), min_size=1, max_size=5)] * 2), min_size=1, max_size=4))
+@given(
+    st.lists(st.tuples(*[st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True)] * 2), min_size=1, max_size=4)
+)
 def test_overlap_is_counted_as_by_hand(held):
     x = np.arange(7, dtype=np.uint8)[:, None]
     clients = data.from_indices(x, x[:, 0] % 2, data.Partition(*zip(*held, strict=True)), classes="ab")
@@ -323,6 +325,11 @@ TEXT = np.arange(6)[:, None]
         (lambda: data.from_arrays(X * 1j, Y, CLIENT), "x must be numeric"),
         (lambda: data.from_indices(X, Y, [np.array([True] * 6)]), "client 0 must hold sample numbers in train"),
         (lambda: data.from_indices(X, Y, [np.array([0, 9])]), "client 0 must hold sample numbers 0..5, got 9"),
+        (lambda: data.from_indices(X, Y, [[0, 1], [4, 2, 4]]), "client 1 must hold .* name sample 4 several times"),
+        (
+            lambda: data.from_indices(X, Y, data.Partition(([0], [1]), ([2], [3, 3]), ("ann", "bob"))),
+            "client bob must hold each sample once, but its indices name sample 3",
+        ),
         (lambda: data.from_indices(X, Y, []), "at least one client"),
         (lambda: data.from_indices(X, Y, [[0, 1]], classes="a"), "codes 0..0 of the classes; sample 1 has 1"),
         (lambda: data.from_indices(X, Y, [[0, 1]], classes="ab", common=[6]), r"common must hold sample numbers 0..5"),

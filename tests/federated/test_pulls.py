@@ -1,6 +1,6 @@
 """Methods that pull weights to others: the pull is the gradient of the term in the paper's objective."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -86,3 +86,26 @@ def test_a_field_that_hides_a_step_is_named():
 
     with pytest.raises(ValueError, match="Hidden has a field 'pull', which is the name of a step of methods"):
         Hidden()
+
+
+def test_a_function_with_nearly_the_name_of_a_step_is_warned_of_once(recwarn):
+    @dataclass(frozen=True, kw_only=True)
+    class Typo(fs.Method):
+        def agregate(self, state, update):
+            raise AssertionError
+
+        def objectve(self, *args):
+            raise AssertionError
+
+        def finish(self, learner, params, data, context):
+            return super().finish(learner, params, data, context)
+
+        def private(self, network):
+            return ()
+
+    replace(Typo(), weighting="uniform")
+    assert [str(one.message).partition(". ")[0] for one in recwarn] == [
+        "Typo.agregate is no step of methods; aggregate is one",
+        "Typo.objectve is no step of methods; objective is one",
+    ]
+    assert {(one.category, one.filename) for one in recwarn} == {(UserWarning, __file__)}
