@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from fedstat._checks import choice
 from fedstat.claims.evidence import FAVOURABLE, Evidence, Show
 from fedstat.claims.mutation import Mutants, total
 
@@ -148,6 +149,11 @@ def compared(
     every : bool
         Whether the cases are all that the statement is about; if not, they can refute but not prove.
 
+    Raises
+    ------
+    ValueError
+        If `relation` is none of these.
+
     Examples
     --------
     A harmonic sum of n terms is at most n:
@@ -161,7 +167,9 @@ def compared(
     >>> print(found.summary)
     true for all 4 harmonic sums; largest ratio of the two sides 1
     """
-    true = {"<=": operator.le, "<": operator.lt, "==": operator.eq}[relation]
+    relations = {"<=": operator.le, "<": operator.lt, "==": operator.eq}
+    choice("relation", relation, relations)
+    true = relations[relation]
     ratios: list[float] = []
     mutants = Mutants(true, identity=relation == "==")
 

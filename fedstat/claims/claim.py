@@ -312,10 +312,10 @@ def _can_fail_and_pass(judgement: Judgement) -> None:
         raise fault(
             claim,
             "nothing shows that its check can fail; let the check return two sides (compared, search), or add a broken "
-            f"variant that must come out refuted, under @{_name(claim)}.mutant('what was broken')",
+            "variant that must come out refuted, under @NAME.mutant('what was broken')",
         )
     if judgement.verdict == "refuted" and not claim.controls:
-        needed = f"add @{_name(claim)}.control(...), a case in which the check must come out favourable"
+        needed = "add @NAME.control(...), a case in which the check must come out favourable"
         raise fault(claim, f"it came out {judgement.verdict} and has no control; {needed}")
 
 
@@ -332,10 +332,6 @@ def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -
             raise fault(claim, f"its {what} {check.name!r} must return Evidence, it returned {e!r}")
         found[check.name] = e
     return found
-
-
-def _name(claim: Claim) -> str:
-    return claim.id.replace("-", "")
 
 
 def fault(claim: Claim, words: str) -> ClaimError:

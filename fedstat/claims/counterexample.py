@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from numbers import Rational
 from typing import Any, Literal
 
+from fedstat._checks import choice
 from fedstat.claims.cases import exact
 from fedstat.claims.evidence import Evidence, Show
 from fedstat.claims.mutation import Mutants, total
@@ -58,6 +59,11 @@ def search(
     show : callable
         Writes a counterexample in words.
 
+    Raises
+    ------
+    ValueError
+        If `relation` is none of these.
+
     Examples
     --------
     >>> from hypothesis import strategies as st
@@ -70,6 +76,7 @@ def search(
     """
     from hypothesis import HealthCheck, given, settings, target
 
+    choice("relation", relation, ("<=", "=="))
     sharpness: list[float] = []
     failing: list[tuple[Any, float, float]] = []
 

@@ -83,7 +83,10 @@ def _sentences(
         elif "union_tag_invalid" in kinds:
             found.append(no_such(f"{where}.kind", reduce(getitem, (*path, "kind"), table), KINDS))
         elif kinds.keys() == {"missing"} and not alternative:
-            found.append(f"[{where}] is missing." if where in tables else f"{where} is missing.")
+            # tables that name something take any other key
+            held = reduce(getitem, path[:-1], table) if path[-1] == "name" else ()
+            near = next((f"; {above} holds {one} (did you mean name?)" for one in held if meant(one, ["name"])), "")
+            found.append(f"[{where}] is missing." if where in tables else f"{where} is missing{near}.")
         elif kinds.keys() == {"unexpected_keyword_argument"} and not alternative:
             names = list(dict.fromkeys([*beside, *_keys(cls, table, path[:-1], tables)]))
             of = f"[{above}]" if above else "the file"

@@ -301,10 +301,12 @@ def _warn_of_still_rounds(runs: Mapping[Key, Run], participation: Attendance) ->
         fewest = getattr(mine[0].method.aggregator, "fewest", 1)
         played = [run.replicate.attended(t, participation) for run in mine for t in range(run.state.round)]
         noised = mine[0].method.mechanism is not None  # then a round to which nobody came may have had a step
-        still = sum(len(who.ids) < fewest and not (noised and who.of) for who in played)
+        still = [who for who in played if len(who.ids) < fewest and not (noised and who.of)]
         if still:
-            had = f"fewer participants than the {fewest} that the aggregator needs" if fewest > 1 else "no participant"
-            words = f"{label}: {still} of {len(played)} rounds had {had}, and ended without a step."
+            had = "no participant" + " whose update arrived" * any(len(who.missing) for who in still)
+            if fewest > 1:
+                had = f"fewer participants than the {fewest} that the aggregator needs"
+            words = f"{label}: {len(still)} of {len(played)} rounds had {had}, and ended without a step."
             warnings.warn(words, RuntimeWarning, 4)
 
 
@@ -335,7 +337,10 @@ def measured_splits(plan: Plan, validate: bool, stop: Patience | None) -> tuple[
         if validate and not {"validation", "test"} <= there.keys():
             raise ValueError("validate needs clients with test and validation samples.")
         if stop is not None and stop.split not in there:
-            raise ValueError(f"stop: split must be one of {', '.join(there)}, got {stop.split!r}.")
+            raise ValueError(
+                f"stop: Patience watches {stop.split} samples, and the clients have only {', '.join(there)}. Hold some "
+                f"back where they are made, such as fs.data.from_arrays(..., {stop.split}=0.2)."
+            )
         wanted = [split for split in wanted if split != replicate.split]
     return tuple(dict.fromkeys(wanted))
 

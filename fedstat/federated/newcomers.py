@@ -111,9 +111,9 @@ def newcomers(
 
 def _check_fit(result: Result, key: Key, clients: Clients, network: Network) -> None:
     """Refuse new clients with other classes or inputs than the network was trained on."""
-    classes = plain(clients.classes or ())
-    if classes != result.config["classes"][str(key[1])]:
-        raise ValueError(
-            f"the new clients have classes {classes}, the run had {result.config['classes'][str(key[1])]}."
-        )
+    classes, known = plain(clients.classes or ()), result.config["classes"][str(key[1])]
+    if classes != known:
+        near = classes and {*classes} <= {*known}
+        remedy = f" fs.data.from_indices(..., classes={known}) keeps them, for targets that are positions in that list."
+        raise ValueError(f"the new clients have classes {classes}, the run had {known}.{remedy if near else ''}")
     outputs_of(network, clients.train, f"the network of {key[0]!r}")

@@ -65,6 +65,8 @@ class Grid:
             raise ValueError(f"training must be a fedstat Training, got {training!r}.")
         if not isinstance(values, Mapping) or not values:
             raise ValueError(f'grid must map parameters to values, such as {{"mu": [0.01, 0.1, 1]}}, got {values!r}.')
+        for name in values:  # an unknown one is told before what its values lack
+            place_of(maker, name)
         listed = {name: _values(name, some) for name, some in values.items()}
         begin = {name: _start(maker, training, name, some[0]) for name, some in listed.items()}
         if unknown := sorted(set(start or {}) - set(listed)):

@@ -65,6 +65,8 @@ def test_sides_are_compared_exactly_and_named():
     assert compared(cases, of="numbers").verdict == "holds-on-cases"
     assert compared(cases, of="numbers", every=True).verdict == "holds"
     assert compared(cases, of="numbers").margin == 1.0
+    with pytest.raises(ValueError, match='relation must be "<=" or "<" or "==", got \'=<\''):
+        compared(cases, of="numbers", relation="=<")
     strict = compared(cases, of="numbers", relation="<")
     assert (strict.verdict, strict.counterexample) == ("refuted", "n = 3: share 1/3, limit 1/3")
     assert compared(cases, of="numbers", relation="==").counterexample == "n = 1: share 1/3, limit 1"
@@ -82,6 +84,8 @@ def test_search_reports_the_sharpest_ratio_and_shrinks():
     assert mean.margin == pytest.approx(1.0)
     false = search(st.integers(0, 1000), lambda n: (n, 100.5))
     assert (false.verdict, false.counterexample) == ("refuted", "101")
+    with pytest.raises(ValueError, match='relation must be "<=" or "==", got \'<\''):
+        search(pairs, lambda p: p, relation="<")
     unequal = search(st.integers(0, 9), lambda n: (n, min(n, 7)), relation="==")
     assert (unequal.verdict, unequal.counterexample) == ("refuted", "8")
 
@@ -224,10 +228,10 @@ def test_a_mutant_that_is_not_refuted_raises(name):
 def test_a_check_that_cannot_fail_or_cannot_pass_is_refused():
     with pytest.raises(ClaimError, match="X-1: its control 'open' came out undecided, it must stand: c"):
         judge(claim("bad", controls=["open"]))
-    with pytest.raises(ClaimError, match=r"X-1: it came out refuted and has no control; add @X1\.control"):
+    with pytest.raises(ClaimError, match=r"X-1: it came out refuted and has no control; add @NAME\.control"):
         judge(claim("bad", controls=()))
     assert judge(claim("good", controls=())).verdict == "holds"
-    with pytest.raises(ClaimError, match=r"nothing shows that its check can fail; .* under @X1\.mutant"):
+    with pytest.raises(ClaimError, match=r"nothing shows that its check can fail; .* under @NAME\.mutant"):
         judge(claim("good", mutant=None))
 
 

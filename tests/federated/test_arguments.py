@@ -171,6 +171,8 @@ def test_tokens_beyond_the_vocabulary_are_refused_by_client(split):
     clients = fs.data.from_indices(x, np.arange(48) % 2, fs.data.by_group(CLIENT), tokens=True)
     training = {"training": TRAINING, "rounds": 1, "progress": False}
     assert len(fs.federate(fs.FedAvg(), Words, clients, **training).history)
+    with pytest.raises(ValueError, match=r"does not take inputs of shape .* make clients with tokens=True"):
+        fs.federate(fs.FedAvg(), Words, fs.data.from_arrays(x, np.arange(48) % 2, CLIENT), **training)
     clients.splits[split].client(2)[0][1, 3] = 5
     message = rf"x must hold tokens 0 to 4, .* vocabulary of 5, but {split} sample 1 of client 2 holds 5\."
     with pytest.raises(ValueError, match=message):

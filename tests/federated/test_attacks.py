@@ -507,6 +507,10 @@ def test_a_file_names_an_attack(tmp_path):
         ({"attack.name": "sign"}, "attack.name must be one of|attack.name"),
         ({"attack.share": 1.0}, r"attack: share must be a number in \[0, 1\)|attack\.share"),
         ({"attack.scal": 1.0}, "scal"),
+        (
+            {"attack": {"nme": "sign-flip", "share": 0.3}},
+            r"attack\.name is missing; attack holds nme \(did you mean name\?\)\.$",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             read(tmp_path / "one.toml", change)

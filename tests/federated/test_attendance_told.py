@@ -63,6 +63,11 @@ def test_wrong_traces_are_told_by_their_columns(log, words):
         Trace(log)
 
 
+def test_rounds_in_which_all_drop_out_are_not_said_to_lack_participants():
+    with pytest.warns(RuntimeWarning, match="2 of 2 rounds had no participant whose update arrived, and ended without"):
+        run(fs.FedAvg(), 2, participation=Dropout(0.5, probability=1.0))
+
+
 @pytest.mark.parametrize("sequence", [list, np.array, pd.Series, torch.tensor])
 def test_probabilities_are_any_sequence(sequence):
     assert Dropout(1.0, sequence([0.25, 0.5])) == Dropout(1.0, (0.25, 0.5))

@@ -121,6 +121,12 @@ def test_networks_that_do_not_fit_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             fs.federate(fs.FedAvg(), model, clients, fs.Training(lr=0.1, loss=loss), rounds=1)
+    few = fs.federate(fs.FedAvg(), fs.models.mlp(8, 4, 2), clients, fs.Training(lr=0.1), rounds=1)
+    x = clients.train.x[:10]
+    with pytest.raises(ValueError, match=r"classes \[1\], the run had .*from_indices\(\.\.\., classes=\[0, 1\]\)"):
+        fs.newcomers(few, fs.data.from_arrays(x, np.ones(10, int), np.arange(10) % 2))
+    with pytest.raises(ValueError, match=r"classes \[2\], the run had \[0, 1\]\.$"):
+        fs.newcomers(few, fs.data.from_arrays(x, np.full(10, 2), np.arange(10) % 2))
     with pytest.raises(ValueError, match="does not take inputs of shape"):
         fs.federate(fs.FedAvg(), fs.models.mlp(9, 4, 1), clients, mixture.TRAINING, rounds=1)
 

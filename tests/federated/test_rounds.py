@@ -149,5 +149,5 @@ def test_a_run_that_stops_early_is_saved_continued_and_loaded_as_it_is(tmp_path)
 def test_what_cannot_be_measured_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         federate(1, **options)
-    with pytest.raises(ValueError, match="stop: split must be one of train, test, got 'validation'"):
+    with pytest.raises(ValueError, match=r"stop: Patience watches validation .* only train, test\. .*validation=0.2"):
         fs.federate(fs.FedAvg(), MODEL, vector_clients(), TRAINING, rounds=1, stop=fs.Patience("accuracy"))

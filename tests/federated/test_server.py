@@ -139,7 +139,7 @@ class Drawing:
 def test_an_own_optimizer_is_tried_first():
     with pytest.raises(ValueError, match="server Drawing breaks the law 'repeat': it draws random numbers"):
         run(fs.FedAvg(server=Drawing()))
-    with pytest.raises(ValueError, match=r"server must be an optimiser with a learning rate lr, .* got 'adam'"):
+    with pytest.raises(ValueError, match=r"server must be an optimiser with a rate lr, .* got 'adam'"):
         fs.FedAvg(server="adam")
     with pytest.raises(ValueError, match="server must be an optimiser"):
         fs.FedAvg(server=fs.server.SGD)

@@ -373,6 +373,7 @@ def test_one_seed_has_no_limits_and_says_so():
         ({"grid": {"a": [1.0]}}, "nothing is chosen"),
         ({"grid": {"a": [1.0, 1.0]}}, "twice"),
         ({"grid": {"a": "12"}}, "must list values"),
+        ({"grid": {"lrr": [1.0]}}, r"no parameter 'lrr' \(did you mean lr\?\)"),
         ({"grid": {"c": [1.0, 2.0]}}, "no parameter 'c'; the method has"),
         ({"grid": {"a": [1.0, 2.0], "b": [1.0, 2.0]}, "order": ("a",)}, "order misses b"),
         ({"order": ("a", "b", "a")}, "order names 'a'"),

@@ -97,7 +97,10 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
         try:
             outputs: Any = network(network.initial(), x)
         except Exception as error:  # a user's module may fail in any way
-            raise ValueError(f"{name} does not take inputs of shape {shape}: {error}") from None
+            hint = ""
+            if x.is_floating_point() and "'indices'" in str(error):
+                hint = ". Where x holds tokens for an embedding, make clients with tokens=True, which keeps them whole."
+            raise ValueError(f"{name} does not take inputs of shape {shape}: {error}{hint}") from None
     if not isinstance(outputs, Tensor):
         raise ValueError(f"{name} must return a tensor of outputs, it returns {type(outputs).__name__}.")
     if outputs.ndim != 2 or len(outputs) != 2:
