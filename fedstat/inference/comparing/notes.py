@@ -89,10 +89,10 @@ def notes_on(found: Gathered, level: float) -> list[str]:
     some = scores.there.any(axis=1) & ~scores.there.all(axis=1)
     if some.any() and 2 * scores.there.all(axis=0).sum() >= len(scores.clients):
         first = int(np.argmax(some))
+        client = scores.clients[int(np.argmin(scores.there[first]))]
         said.append(
             f"{some.sum()} of {len(scores.seeds)} seeds lack clients that others have; seed {scores.seeds[first]} "
-            f"lacks client {scores.clients[int(np.argmin(scores.there[first]))]}. A seed's mean is over the clients that "
-            "it has."
+            f"lacks client {client}. A seed's mean is over the clients that it has."
         )
     if scores.samples is not None:
         held = scores.samples[scores.there]
