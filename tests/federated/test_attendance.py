@@ -282,7 +282,9 @@ class Remembering(fs.FedAvg):
 
 
 def test_rounds_without_participants_count_and_nothing_moves():
-    with pytest.warns(RuntimeWarning, match="it: 4 of 5 rounds had no participant whose update arrived, and ended without a step"):
+    with pytest.warns(
+        RuntimeWarning, match="it: 4 of 5 rounds had no participant whose update arrived, and ended without a step"
+    ):
         result = run(Remembering(), 5, participation=Sometimes(), trained=True)
     assert result.states[KEY].round == 5
     assert result.records[KEY]["round"].tolist() == [1, 2, 3, 4, 5]
