@@ -8,7 +8,6 @@ docs/predictions.md; it takes about twenty minutes of one processor.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -195,8 +194,6 @@ def twelve_sites(models: np.ndarray, rng: np.random.Generator) -> pd.DataFrame:
 
 def main() -> None:
     """Simulate, and write the tables."""
-    # intervals that assessments do not have, to show why
-    METRICS["average_precision"] = replace(METRICS["average_precision"], alone=True)
     rng = np.random.default_rng(20)
     models = trained(rng)
     table, note = one_site(models, rng)

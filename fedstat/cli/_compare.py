@@ -59,6 +59,7 @@ def compare(
 
     Of a paper's table (.tex, .md or .html, or any with --spread) it says which
     bold faces stand: means and deviations of unpaired runs are all it has.
+    Written to a .tex, the table has all in bold that may be the best.
 
     Examples:
 
@@ -67,7 +68,7 @@ def compare(
     fedstat compare runs/digits --control FedPer --control FedAvg
     fedstat compare runs/ours theirs.csv --all-pairs
     fedstat compare mine.csv --method algo --seed run --value acc --metric accuracy
-    fedstat compare table.tex --runs 3 --spread sd
+    fedstat compare table.tex --runs 3 --spread sd --out honest.tex
     """
     if spread is not None or runs is not None or files[0].suffix.lower() in _PAPERS:
         given = [name for name, usual in asked().items() if name != "level" and how[name] != usual]
@@ -108,21 +109,21 @@ def compare(
 
 
 def _printed(files: list[Path], form: str | None, out: Path | None, level: float | None, **how: Any) -> None:
-    """Say which bold faces of a paper's table stand; a .csv takes every comparison."""
+    """Say which bold faces of a paper's table stand; a .csv takes every comparison, a .tex the table with new marks."""
     from fedstat.inference import compare_printed, read_printed
 
     if len(files) > 1:
         raise ValueError(f"a table of a paper stands alone, got {len(files)} files.")
     kind = _format(form, out)
-    if kind not in ("text", "csv"):
-        raise ValueError(f"--format must be text or csv for a table of a paper, got {kind}.")
+    if kind == "markdown":
+        raise ValueError("--format must be text, latex or csv for a table of a paper, got markdown.")
     found = compare_printed(read_printed(files[0], **how), level=0.95 if level is None else level)
-    text = str(found) if kind == "text" else found.differences.to_csv(index=False)
+    text = {"text": str(found), "latex": found.to_latex(), "csv": found.differences.to_csv(index=False)}[kind]
     if out is None:
         typer.echo(text)
         return
     write_text(out, text.removesuffix("\n") + "\n")
-    typer.echo(str(out))
+    typer.echo(str(out) if kind == "text" else f"{found}\n\n{out}")
 
 
 def _format(form: str | None, out: Path | None) -> str:

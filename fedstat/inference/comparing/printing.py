@@ -156,7 +156,7 @@ def latex(comparison: Comparison) -> str:
     rows = []
     for label, (*names, number, count) in zip(found.index, summary.rows, strict=True):
         pair = against.get(label, ("", "")) if against else ()
-        rows.append(" & ".join([*names, marks.get(str(label), "{}").format(number), *pair, count]) + r" \\")
+        rows.append([*names, marks.get(str(label), "{}").format(number), *pair, count])
     said = _upper_first(comparison.estimand.rstrip("."))
     if found["low"].notna().any():
         said += f"; in brackets {percent(comparison.level)} intervals over seeds of each method alone"
@@ -166,17 +166,24 @@ def latex(comparison: Comparison) -> str:
         notes.append(f"Differences are paired on seeds, with {kind} and p-values adjusted to them.")
     notes += [*comparison.notes, comparison.generalises]
     sides = "l" * len(first) + "r" * (len(head) - len(first))
+    return latex_table(f"{said}.", sides, head, rows, notes)
+
+
+def latex_table(
+    caption: str, sides: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str], remark: str = ""
+) -> str:
+    """Return a ``table`` with notes below it; head and rows are LaTeX, all else is words, and a remark a comment."""
     return "\n".join(
         [
-            "% needs \\usepackage{booktabs}",
+            r"% needs \usepackage{booktabs}" + f"; {remark}" * bool(remark),
             r"\begin{table}",
             r"\centering",
-            f"\\caption{{{tex(said)}.}}",
+            f"\\caption{{{tex(caption)}}}",
             f"\\begin{{tabular}}{{{sides}}}",
             r"\toprule",
             " & ".join(head) + r" \\",
             r"\midrule",
-            *rows,
+            *[" & ".join(line) + r" \\" for line in rows],
             r"\bottomrule",
             r"\end{tabular}",
             "",
@@ -239,7 +246,7 @@ _TEX = {
     "[": "{[}", "]": "{]}", "*": "{*}", "`": r"\`{}", "''": "'{}'", "--": "-{}-",
     "−": "$-$", "–": "--", "—": "---", "…": r"\ldots{}", "×": r"$\times$", "±": r"$\pm$", "∞": r"$\infty$",
     "≤": r"$\le$", "≥": r"$\ge$", "→": r"$\to$", "·": r"$\cdot$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$",
-    "“": "``", "”": "''", "‘": "`", "’": "'",
+    "“": "``", "”": "''", "‘": "`", "’": "'", "↓": r"$\downarrow$", "↑": r"$\uparrow$",
     **dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ", (f"$\\{name}$" for name in _GREEK.split()), strict=True)),
 }  # fmt: skip
 _TEX_PATTERN = re.compile("|".join(re.escape(sign) for sign in sorted(_TEX, key=len, reverse=True)))

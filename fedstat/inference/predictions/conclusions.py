@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedstat.inference.formatting import first_of, interval, listed
-from fedstat.inference.predictions.metrics import IDEAL, METRICS
+from fedstat.inference.predictions.metrics import IDEAL
 from fedstat.inference.predictions.table import Predictions
 from fedstat.inference.predictions.tabulating import PATIENTS, tabulate
 from fedstat.inference.reading.scores import SHARES, better
@@ -194,11 +194,6 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
             yield (
                 f"{metric.replace('_', ' ')} over all patients is of {whole['seeds']} of {len(predictions.seeds)} "
                 f"seeds, for all methods alike; it is undefined in the others: {whole['undefined']}."
-            )
-        if not METRICS[metric].alone:
-            yield (
-                f"{metric.replace('_', ' ')} of a method alone has no interval, since none that was tried holds often "
-                "enough; its differences have one."
             )
     if len(predictions.seeds) < 2:
         return

@@ -39,7 +39,7 @@ class Metric:
     threshold; a value that it returns is NaN where the metric is undefined. `kinds` are the tables that have the
     metric. The scale decides the interval; a proportion is a mean of zeros and ones. Each class must have `least`
     patients; 0 if classes do not matter. `by_class` says that the metric speaks of the classes given their sizes, so
-    that patients vary within their class. Unless `alone`, only differences have an interval (``docs/predictions.md``).
+    that patients vary within their class.
     """
 
     of: Callable[[np.ndarray, np.ndarray, float], Found]
@@ -47,7 +47,6 @@ class Metric:
     scale: Literal["ranks", "share", "proportion", "positive", "real"] = "share"
     least: int = 0
     by_class: bool = False
-    alone: bool = True
 
 
 def _mean(losses: np.ndarray) -> Found:
@@ -206,7 +205,7 @@ def _r2(y: np.ndarray, p: np.ndarray, threshold: float) -> Found:
 _CLASSES: tuple[Kind, ...] = ("two classes", "classes")
 METRICS: dict[str, Metric] = {
     "auc": Metric(_auc, _CLASSES, "ranks", least=2, by_class=True),
-    "average_precision": Metric(_average_precision, least=2, alone=False),
+    "average_precision": Metric(_average_precision, least=2),
     "brier": Metric(_squared_error, _CLASSES, "positive"),
     "log_loss": Metric(_log_loss, _CLASSES, "positive"),
     "accuracy": Metric(_accuracy, _CLASSES, "proportion"),

@@ -129,7 +129,7 @@ def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFra
         if scale in ("ranks", "proportion"):  # a mean of such values is none
             of_mean = value_limits("share", found, over, level, n, events)
             ends = np.where(mean, of_mean[0], ends[0]), np.where(mean, of_mean[1], ends[1])
-        known = metric.alone & ~np.isnan(found.estimate)
+        known = ~np.isnan(found.estimate)
         made[over] = np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan).clip(max=most)
     columns = {"estimate": found.estimate, **_sources(found, made, facts)}
     return _frame(facts, name, predictions.methods, columns)

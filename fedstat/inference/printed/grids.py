@@ -132,6 +132,7 @@ def _latex_cell(source: str, line: int) -> Cell:
 
 def _plain(source: str) -> str:
     """Return LaTeX source as plain text."""
+    source = re.sub(r"\$\s*([-+])\s*\$\s*(?=[.\d])", r"\1", source)  # a sign that alone stands in mathematics
     source = re.sub(r"\\([a-zA-Z]+)\*?|\\(?=[%&_#$])|\\.", _letter, source)
     return " ".join(re.sub(r"[{}$~^_]", " ", source).split())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -13,12 +13,14 @@ from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
+from fedstat.inference.printed.printing import latex
 from fedstat.inference.printed.table import PrintedTable
 from fedstat.inference.reading.formats.tables import variant
 from fedstat.inference.reading.scores import better
 
 Standing = Literal["stands", "not told apart", "contradicted", "not the best printed", "order only"]
 _POWER, _MOST_RUNS = 0.8, 10_000
+_LIMITS = ("low", "high", "low (joint)", "high (joint)")
 _UNKNOWN = (
     "The table cannot tell whether all methods ran under the same seeds and on the same splits, how each was tuned, "
     "whether the best round was chosen on test samples, or whether deviations were divided by the runs minus one."
@@ -36,13 +38,18 @@ class PrintedComparison:
         and the ``line``.
     differences : DataFrame
         A row for each bold face and other method of its setting: the ``difference``, positive where the bold face is
-        better, its limits ``low`` and ``high``, ``df``, ``runs``, the runs of each method that would tell a difference
-        of this size apart with a probability of 80% (NaN above 10,000, or where the bold face is not better), and the
-        ``correlation`` of runs under the same seeds from which on as many paired runs would have sufficed.
+        better, its limits ``low`` and ``high``, those that hold jointly, ``low (joint)`` and ``high (joint)``, ``df``,
+        ``runs``, the runs of each method that would tell a difference of this size apart with a probability of 80% (NaN
+        above 10,000, or where the bold face is not better), and the ``correlation`` of runs under the same seeds from
+        which on as many paired runs would have sufficed.
     notes : tuple of str
         What the limits rest on, and what the table cannot tell.
     level : float
         Probability that no answer "stands" or "contradicted" of the table is wrong.
+    less : tuple of str
+        Settings in which less is taken to be better.
+    printed : PrintedTable
+        What was judged.
 
     Examples
     --------
@@ -56,6 +63,17 @@ class PrintedComparison:
     differences: pd.DataFrame
     notes: tuple[str, ...]
     level: float
+    less: tuple[str, ...]
+    printed: PrintedTable
+
+    def to_latex(self) -> str:
+        """Return the table for LaTeX, which needs the package booktabs, with a bold face for all that may be the best.
+
+        Bold is the best printed value of a setting with every other method that is not told apart from it; settings
+        without deviations have no bold face. A note below the table states this rule and its level.
+        """
+        unmarked = replace(self.printed, cells=self.printed.cells.assign(bold=False))
+        return latex(compare_printed(unmarked, level=self.level))
 
     def __str__(self) -> str:
         counts = self.bold["answer"].value_counts()
@@ -124,7 +142,8 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     for name, own in settings.items():
         if len(own) < 2:
             raise ValueError(f"{name!r} has one method; there is nothing to compare it with.")
-    _check_direction(settings, printed.smaller)
+    less = tuple(name for name, own in settings.items() if own["sign"].iloc[0] < 0)
+    _check_direction(settings, less, printed.smaller)
     family = sum(int(_spread(own).sum() > 1) for own in settings.values())
     alpha = (1 - level) / max(family, 1) / 2
     bold, differences = [], []
@@ -140,9 +159,11 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     found = pd.concat(differences, ignore_index=True)
     return PrintedComparison(
         pd.DataFrame(bold, columns=["setting", "method", "answer", "among", "line"]),
-        found[["setting", "bold", "method", "difference", "low", "high", "df", "runs", "correlation"]],
-        tuple(_notes(settings, found, family, level, alpha)),
+        found[["setting", "bold", "method", "difference", *_LIMITS, "df", "runs", "correlation"]],
+        tuple(_notes(settings, found, less, family, level, alpha)),
         level,
+        less,
+        printed,
     )
 
 
@@ -161,22 +182,16 @@ def _sign(setting: str, smaller: bool) -> int:
     return -1 if smaller else 1
 
 
-def _check_direction(settings: dict[str, pd.DataFrame], smaller: bool) -> None:
+def _check_direction(settings: dict[str, pd.DataFrame], less: tuple[str, ...], smaller: bool) -> None:
     """Refuse a table whose bold faces are mostly the worst values: the direction is not what was said."""
     marked = [own for own in settings.values() if own["bold"].sum() == 1]
     worst = sum(bool(own["bold"][own["better"].argmin()]) for own in marked)
     if marked and worst > len(marked) / 2:
-        less = _less(settings)
         raise ValueError(
             f"{worst} of {len(marked)} bold faces are the worst of their settings if "
             f"{f'less is better in {listed(less)}, and more elsewhere' if less else 'more is better'}: "
             + ("mark each head with ↓ or ↑." if less and not smaller else f"say smaller={not smaller}.")
         )
-
-
-def _less(settings: dict[str, pd.DataFrame]) -> list[str]:
-    """Return the settings in which less is better."""
-    return [name for name, own in settings.items() if own["sign"].iloc[0] < 0]
 
 
 def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
@@ -186,7 +201,7 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
     difference = float(two["better"].iloc[0] - two["better"].iloc[1])
     found = {"method": two["method"].iloc[1], "difference": difference}
     if not _spread(two).all():
-        return found | dict.fromkeys(("low", "high", "worst", "df", "runs", "correlation"), np.nan)
+        return found | dict.fromkeys((*_LIMITS, "df", "runs", "correlation"), np.nan)
     n, most = two["runs"].to_numpy(float), (two["sd"] + two["sd_step"] / 2).to_numpy(float)
     least = np.maximum(two["sd"] - two["sd_step"] / 2, 0).to_numpy(float)
     variances = most**2
@@ -203,7 +218,8 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
     return found | {
         "low": difference - half,
         "high": difference + half,
-        "worst": difference + more,
+        "low (joint)": difference - more,
+        "high (joint)": difference + more,
         "df": float(satterthwaite(variances / n, n - 1)),
         "runs": _runs(difference, variances, alpha),
         "correlation": correlation if 0 < correlation < 1 else np.nan,
@@ -227,7 +243,7 @@ def _answer(pairs: pd.DataFrame) -> tuple[Standing, tuple[str, ...]]:
     """Return what becomes of a bold face, and the methods that decide it."""
     if pairs["low"].isna().all():
         return "order only", ()
-    worse, open_ = pairs["worst"] < 0, ~(pairs["low"] > 0)
+    worse, open_ = pairs["high (joint)"] < 0, ~(pairs["low"] > 0)
     if worse.any():
         return "contradicted", tuple(pairs["method"][worse])
     if not open_.any():
@@ -242,16 +258,21 @@ def _told(pair: pd.Series) -> str:
 
 
 def _notes(
-    settings: dict[str, pd.DataFrame], found: pd.DataFrame, family: int, level: float, alpha: float
+    settings: dict[str, pd.DataFrame],
+    found: pd.DataFrame,
+    less: tuple[str, ...],
+    family: int,
+    level: float,
+    alpha: float,
 ) -> list[str]:
     from scipy import stats
 
-    less = [f"Less is taken to be better in {listed(names)}."] if (names := _less(settings)) else []
+    told = [f"Less is taken to be better in {listed(less)}."] if less else []
     if not family:
-        return [*less, "No deviation is printed: only the order of the values is known.", _UNKNOWN]
+        return [*told, "No deviation is printed: only the order of the values is known.", _UNKNOWN]
     counts = sorted({int(n) for own in settings.values() for n in own["runs"][_spread(own)]})
     notes = [
-        *less,
+        *told,
         f"All answers hold together at a level of {100 * level:.4g}%, over {family} setting{'s' * (family > 1)} with "
         f"deviations, of {listed(map(str, counts))} runs each, taken as independent. The limits of each pair hold by "
         f"themselves, at {100 * (1 - 2 * alpha):.4g}%.",
