@@ -130,6 +130,11 @@ def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, del
     if not isinstance(spec, Mapping) or spec.get("type") != _KNOWN:
         name = spec.get("type", spec) if isinstance(spec, Mapping) else spec
         raise NoAccount(f"no account for {name}, of {label}: Gaussian of fs.mechanisms alone has one")
+    if config["fingerprint"][str(seed)].get("fit_on") == "pooled":
+        raise NoAccount(
+            "no account where all clients' samples together teach what prepares the inputs, which no noise hides; "
+            'take fit_on="client"'
+        )
     if config.get("attack"):
         raise NoAccount("no account under an attack: what attackers send may follow what others do")
     found = spend(spec["noise"], spec["at"], config["participation"], clients, rounds, delta)

@@ -203,6 +203,7 @@ def from_indices(
         names=partition.names,
         labels=table,
         prepared=told,
+        fit_on=fit_on if prepare is not None else "",
         transformer=transformer,
         given=given,
     )

@@ -210,6 +210,8 @@ class Clients:
         If clients name the classes differently: the class ``q`` of the data set is ``labels[k, q]`` at client `k`.
     prepared : str
         How inputs were brought into shape, in words; empty if they were taken as they are.
+    fit_on : str
+        Whose training samples taught that: "pooled", "client" or "fitted", as `from_arrays` has them; empty as well.
     transformer : object or None
         The fitted transformer of all clients that did it, for samples that come later.
     given : mapping of str to ndarray of uint64
@@ -233,6 +235,7 @@ class Clients:
     common: Samples | None = None
     labels: np.ndarray | None = None
     prepared: str = ""
+    fit_on: str = ""
     transformer: Any = None
     given: Mapping[str, np.ndarray] = field(default_factory=dict)
 

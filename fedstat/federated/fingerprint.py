@@ -85,7 +85,7 @@ def plain(value: Any) -> Any:
 
 
 def of_clients(clients: Clients) -> dict[str, str]:
-    """Hash every split that exists, and the clients' names, classes and truth.
+    """Hash every split that exists, and the clients' names, classes and truth; say whose samples prepared the inputs.
 
     By ``pool``, ``train_pool``, ``held`` and ``sketch`` (the eight smallest hashes of single inputs) one knows data
     that are dealt or split anew from new data. Inputs count as they were given, whatever prepared them.
@@ -100,8 +100,8 @@ def of_clients(clients: Clients) -> dict[str, str]:
     ordered = np.sort(np.concatenate(list(hashes.values())))
     least = ordered[np.append(True, np.diff(ordered) > 0)][:_SKETCH]  # many times faster than np.unique
     return {
-        **samples,
-        **truth,
+        **(samples | truth),
+        "fit_on": clients.fit_on,
         "names": digest((json.dumps(list(clients.names)), clients.classes, clients.labels)),
         "pool": f"{int(held.sum(dtype=np.uint64)):016x}",
         "train_pool": f"{int(sums['train'].sum(dtype=np.uint64)):016x}",

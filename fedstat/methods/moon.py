@@ -73,6 +73,7 @@ class MOON(Method):
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the model and the client's last one alike, beside a flag: 1 if the client has trained one, else 0."""
+        _ = network.head  # a network without one is refused before anything runs
         flag = torch.zeros(1, dtype=network.dtype, device=network.device)
         return network.initial() | in_slot(network.initial(), LAST) | {MET: flag}
 

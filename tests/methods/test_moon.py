@@ -99,7 +99,10 @@ def test_new_clients_get_the_servers_model():
     [
         (lambda: MOON(mu=-1), "mu must be a number"),
         (lambda: MOON(temperature=0), "temperature must be a number"),
-        (lambda: run(MOON(), clients=vector_clients(), model=lambda: nn.Linear(3, 2)), "dense layer .* as its head"),
+        (
+            lambda: run(MOON(), clients=vector_clients(), model=lambda: nn.Linear(3, 2)),
+            "^the network needs a dense layer .* as its head",
+        ),
     ],
 )
 def test_bad_input_is_named(make, message):

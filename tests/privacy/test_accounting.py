@@ -230,6 +230,25 @@ def test_under_an_attack_there_is_no_account(tmp_path):
     assert "private: epsilon is not known; no account under an attack" in repr(result)
 
 
+def test_what_all_clients_teach_has_no_account():
+    """Another client's inputs, standardised together, change the updates of clients that it never met."""
+    rng = np.random.default_rng(0)
+    x, y, client = rng.normal(size=(120, 3)), rng.integers(2, size=120), np.arange(120) % 6
+    method = fs.FedAvg(weighting="uniform", mechanism=Gaussian(clip=1.0, noise=4.0))
+    results = {}
+    for fit_on in ("pooled", "client"):
+        clients = fs.data.from_arrays(x, y, client, test=0.3, prepare="standard", fit_on=fit_on)
+        how = {"model": fs.models.mlp(3, 2), "clients": clients, "training": fs.Training(lr=0.1), "progress": False}
+        results[fit_on] = fs.federate(method, rounds=1, **how)
+        if fit_on == "client":
+            with pytest.raises(ValueError, match="other training samples of seed 0"):
+                fs.federate(method, rounds=2, resume=results["pooled"], **how)
+    assert fs.privacy.account(results["client"])["epsilon"].iloc[0] == spent(4.0, clients=6, rounds=1).epsilon
+    with pytest.raises(ValueError, match="no account where all clients' samples together teach what prepares"):
+        fs.privacy.account(results["pooled"])
+    assert "epsilon is not known; no account where all clients' samples" in repr(results["pooled"])
+
+
 def test_rounds_after_an_early_stop_are_not_counted():
     rng = np.random.default_rng(0)
     x, y, client = rng.normal(size=(120, 3)), rng.integers(2, size=120), np.arange(120) % 6

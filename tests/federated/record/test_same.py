@@ -118,7 +118,8 @@ def test_padding_and_another_process_are_no_difference():
     wide = Samples.from_rows(x, y, clients.test.n)
     assert go(2, clients=replace(clients, test=wide), resume=first).config["rounds"] == 2
     assert first.config["fingerprint"]["3"].keys() == {
-        "train", "validation", "test", "common", "names", "pool", "train_pool", "held", "sketch", "network", "weights"
+        "train", "validation", "test", "common", "fit_on", "names", "pool", "train_pool", "held", "sketch", "network",
+        "weights",
     }  # fmt: skip
 
 
