@@ -34,6 +34,7 @@ A false claim; `Claim` has a true one:
 ('refuted', 'n = 40')
 """
 
+from fedstat.claims.bounds import Setting, bounded
 from fedstat.claims.cases import Sides, compared, enumeration, exact, sampled, tried
 from fedstat.claims.citation import remark
 from fedstat.claims.claim import Claim, ClaimError, Judgement, Reading, judge
@@ -60,7 +61,7 @@ from fedstat.claims.problems import (
 from fedstat.claims.rounds import fedavg_round, local_steps
 from fedstat.claims.runs import Client, Functions, Run, average, fedavg, square
 from fedstat.claims.studies import Studies
-from fedstat.claims.worst_cases import Setting, WorstCase, WorstFunction, bounded, worst_case
+from fedstat.claims.worst_cases import WorstCase, WorstFunction, worst_case
 
 __all__ = [
     "BentParabola",

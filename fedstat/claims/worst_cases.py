@@ -1,4 +1,4 @@
-"""The worst case of a method over all functions of a class, in every dimension, and a bound judged by it.
+"""The worst case of a method over all functions of a class, in every dimension.
 
 What a run asks of a function is finitely many gradients and values, and whether some function of a class has these is a
 matter of inequalities between inner products (Taylor, Hendrickx and Glineur 2017). So the worst function is found by a
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedstat.claims.evidence import Evidence
-from fedstat.claims.mutation import Mutants
 from fedstat.claims.runs import Client, Functions, Method, Quantity, Run, Vector
 
 Array = NDArray[np.float64]
@@ -31,8 +29,6 @@ TOLERANCE = 1e-4
 EXACTNESS = 1e-5
 #: Directions are left out of the rebuilt functions in which all squared lengths are below this share of the largest.
 _FLAT = 1e-8
-#: A ratio of worst case and bound is followed no further than this.
-_CAP = 10.0
 
 
 @dataclass(frozen=True)
@@ -188,9 +184,14 @@ def worst_case(
     given : callable
         Quantities of the `Run` that are at most one.
     weights : sequence of float, optional
-        The clients' shares in the objective; equal by default.
+        The clients' shares in the objective, positive and with sum one; equal by default.
     solvers : iterable of str
         Which of "CLARABEL" and "SCS" to ask; the first one's solution is rebuilt.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not as described, or the measure has no largest value under these conditions.
 
     Examples
     --------
@@ -213,152 +214,22 @@ def worst_case(
     >>> print(f"{two.reached:.4f}", max(f.violation for f in two.functions) < 1e-5)
     0.9259 True
     """
-    weights = [1 / len(clients)] * len(clients) if weights is None else weights
+    asked = list(solvers)
+    if not asked or not set(asked) <= SOLVERS.keys():
+        raise ValueError(f"solvers must be one or more of {', '.join(SOLVERS)}, got {solvers!r}.")
     # a new problem resets PEPit's counters, so that each is solved before the next is made
-    problems = {name: _Problem(method, clients, weights).solved(name, measure, given) for name in solvers}
+    problems = {name: Problem(method, clients, weights).solved(name, measure, given) for name in asked}
     values = {name: problem.value for name, problem in problems.items()}
     first = next(iter(problems.values()))
     functions, told = first.rebuilt()
-    actors = [_Told(weight, answers) for weight, answers in zip(weights, told, strict=True)]
+    actors = [_Told(actor.weight, answers) for actor, answers in zip(first.actors, told, strict=True)]
     zero = np.zeros(functions[0].points.shape[1])
     run = Run.of(method, actors, first.turned(first.start), zero)
     reached = float(measure(run))
-    asked = [float(quantity) for quantity in given(run)]
-    strayed = [actor.strayed for actor in actors] + [quantity - 1 for quantity in asked]
-    balance = np.abs(sum(w * f.gradients[0] for w, f in zip(weights, functions, strict=True))).max()
+    strayed = [actor.strayed for actor in actors] + [float(quantity) - 1 for quantity in given(run)]
+    balance = np.abs(sum(actor.weight * f.gradients[0] for actor, f in zip(actors, functions, strict=True))).max()
     violation = max(*strayed, balance, *(function.violation for function in functions))
     return WorstCase(values, first.dual, functions, run, reached, float(violation))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """A setting in which a theorem states that a measure is at most a bound.
-
-    Attributes
-    ----------
-    case : str
-        The setting in words.
-    method, clients, measure, weights
-        As `worst_case` takes them.
-    bound : callable
-        Returns the bound's summands by name, each a quantity of the `Run` that is not negative.
-    assumed : callable, optional
-        Quantities of the `Run` that the theorem assumes not to be positive; they grow with the functions as the bound.
-
-    Examples
-    --------
-    >>> from fedstat.claims import Functions, Setting, bounded, fedavg
-    >>> setting = Setting(
-    ...     case="a step of size 1", method=fedavg(step=1.0, local_steps=1), clients=[Functions(smoothness=1)],
-    ...     measure=lambda run: run.distance, bound=lambda run: {"start": run.start},
-    ... )
-    >>> bounded([setting], of="steps").verdict
-    'holds-on-cases'
-    """
-
-    case: str
-    method: Method
-    clients: Sequence[Functions]
-    measure: Callable[[Run], Quantity]
-    bound: Callable[[Run], Mapping[str, Quantity]]
-    weights: Sequence[float] | None = None
-    assumed: Callable[[Run], Iterable[Quantity]] = lambda run: ()
-
-    @property
-    def shares(self) -> Sequence[float]:
-        """The clients' weights."""
-        return self.weights or [1 / len(self.clients)] * len(self.clients)
-
-
-def bounded(settings: Iterable[Setting], *, of: str) -> Evidence:
-    """Judge a bound by the worst case over all functions of a class, in each of several settings.
-
-    The bound is scaled to one, so that the worst case is its ratio to the bound; heterogeneity, start and gradient
-    bounds take all values. Nowhere above one is support, and the largest ratio says how sharp the bound is. Above one
-    anywhere is a refutation, if the functions rebuilt from the solution show it without a solver. If the solvers
-    disagree by more than 1 part in 10,000, or the functions do not reach what they found, it is undecided. The summary
-    names the solvers and the dual value. Mutants leave all but a thousandth of each summand out in turn.
-
-    Parameters
-    ----------
-    settings : iterable of Setting
-        The settings, simplest first.
-    of : str
-        What the settings are, in the plural.
-
-    Examples
-    --------
-    Does a step of size 1 / L on convex functions leave at most a quarter of L times the squared distance? It does, and
-    no less would; an eighth is refuted:
-
-    >>> from fedstat.claims import Functions, Setting, bounded, fedavg
-    >>> def step(share):
-    ...     return Setting(
-    ...         case="one step of size 1", method=fedavg(step=1.0, local_steps=1), clients=[Functions(smoothness=1)],
-    ...         measure=lambda run: run.gap, bound=lambda run: {"start": share * run.start},
-    ...     )
-    >>> found = bounded([step(1 / 4)], of="steps")
-    >>> found.verdict, round(found.margin, 2)
-    ('holds-on-cases', 0.67)
-    >>> bounded([step(1 / 8)], of="steps").verdict
-    'refuted'
-    """
-    settings, asked = list(settings), " and ".join(SOLVERS)
-    tried = [(setting, _ratio(setting)) for setting in settings]
-    found = [(setting, case) for setting, case in tried if case and case.agreed]
-    failing = [(setting, case) for setting, case in found if case.reached > 1 + TOLERANCE]
-    if len(found) < len(tried) and not failing:
-        few = f"{len(tried) - len(found)} of {len(tried)} {of}"
-        return Evidence("undecided", f"{asked} do not agree on a worst case in {few}", len(tried))
-    setting, worst = max(found, key=lambda pair: pair[1].value)
-    most = max(case.apart for _, case in found)
-    apart = f"dual value {worst.dual:.4g}; {asked}, dual values and rebuilt functions at most {most:.0e} apart"
-    if failing:
-        first, case = failing[0]
-        times = f"at least {_CAP:g}" if case.reached > _CAP - TOLERANCE else f"{case.reached:.4g}"
-        example = f"{first.case}: functions in dimension {case.functions[0].points.shape[1]}, {times} times the bound"
-        summary = f"exceeded in {len(failing)} of {len(tried)} {of}; largest ratio {worst.value:.4g}, {apart}"
-        return Evidence("refuted", summary, len(tried), worst.value, example)
-    mutants = Mutants(lambda left, right: left <= right * (1 + TOLERANCE), identity=False)
-    mutants.meet(worst.value, 1.0)
-    summary = f"no function exceeds it in {len(tried)} {of}; largest ratio {worst.value:.4g} ({setting.case}), {apart}"
-    made = mutants.refuted | _without_each(settings)
-    return Evidence("holds-on-cases", summary, len(tried), worst.value, made=made)
-
-
-def _ratio(setting: Setting, without: str = "", solvers: Iterable[str] = tuple(SOLVERS)) -> WorstCase | None:
-    """Find the largest ratio of measure and bound, followed up to the cap; None if a solver gives up.
-
-    `without` leaves out a summand, all but a thousandth, so that the problem stays bounded.
-    """
-    from cvxpy.error import SolverError
-
-    def scaled(run: Run) -> Iterator[Quantity]:
-        yield sum((1e-3 if name == without else 1) * part for name, part in setting.bound(run).items())
-        yield setting.measure(run) * (1 / _CAP)
-        yield from (1 + quantity for quantity in setting.assumed(run))
-
-    try:
-        return worst_case(
-            setting.method,
-            setting.clients,
-            measure=setting.measure,
-            given=scaled,
-            weights=setting.weights,
-            solvers=solvers,
-        )
-    except SolverError:
-        return None
-
-
-def _without_each(settings: Sequence[Setting]) -> dict[str, bool]:
-    """Leave out each summand of a bound that has several, in one setting after the other until one refutes the rest."""
-    summands = [(s, list(s.bound(_Problem(s.method, s.clients, s.shares).run))) for s in settings]
-    found = {}
-    for name in dict.fromkeys(name for _, names in summands for name in names if len(names) > 1):
-        cases = (_ratio(s, name, ["CLARABEL"]) for s, names in reversed(summands) if name in names)
-        found[f"without the {name}"] = any(c and c.agreed and c.reached > 1 + TOLERANCE for c in cases)
-    return found
 
 
 class _Symbolic(Client):
@@ -422,17 +293,22 @@ class _Told(Client):
         self.strayed = max(self.strayed, float(np.abs(found - expected).max()))
 
 
-class _Problem:
+class Problem:
     """A run on symbols; the optimum is the origin, where the clients' weighted gradients add up to zero."""
 
-    def __init__(self, method: Method, clients: Sequence[Functions], weights: Sequence[float]) -> None:
+    def __init__(self, method: Method, clients: Sequence[Functions], weights: Sequence[float] | None) -> None:
+        if not clients or not all(isinstance(kind, Functions) for kind in clients):
+            raise ValueError(f"clients must be Functions, one for each client, got {clients!r}.")
+        shares = [1 / len(clients)] * len(clients) if weights is None else [float(weight) for weight in weights]
+        if len(shares) != len(clients) or min(shares) <= 0 or not math.isclose(sum(shares), 1):
+            raise ValueError(f"weights must be positive with sum one, one for each client, got {weights!r}.")
         try:
             from PEPit import PEP, Expression, Point
         except ImportError as error:
             raise ImportError("the worst case needs PEPit: pip install 'fedstat[worst-case]'.") from error
 
         self.pep, self.classes = PEP(), clients
-        self.actors = [_Symbolic(_declared(self.pep, kind), w) for kind, w in zip(clients, weights, strict=True)]
+        self.actors = [_Symbolic(_declared(self.pep, kind), w) for kind, w in zip(clients, shares, strict=True)]
         self.start, origin = self.pep.set_initial_point(), Point(is_leaf=False, decomposition_dict={})
         balance: Vector = origin
         for number, actor in enumerate(self.actors, start=1):
@@ -444,7 +320,8 @@ class _Problem:
 
     def solved(
         self, solver: str, measure: Callable[[Run], Quantity], given: Callable[[Run], Iterable[Quantity]]
-    ) -> _Problem:
+    ) -> Problem:
+        """Find the largest value of the measure."""
         measured = measure(self.run)
         for quantity in given(self.run):
             self.pep.add_constraint(quantity <= 1)
@@ -453,7 +330,12 @@ class _Problem:
         self.pep.set_performance_metric(measured)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # what was found tells how much
-            self.dual = float(self.pep.solve(wrapper="cvxpy", verbose=0, solver=solver, **SOLVERS[solver]))
+            dual = self.pep.solve(wrapper="cvxpy", verbose=0, solver=solver, **SOLVERS[solver])
+        if dual is None:
+            raise ValueError(
+                "the worst case is infinite, or no functions meet the conditions: name in `given` what is at most one."
+            )
+        self.dual = float(dual)
         self.value = float(measured.eval())
         return self
 

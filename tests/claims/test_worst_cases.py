@@ -231,6 +231,84 @@ def test_every_summand_of_a_bound_is_left_out_in_turn():
     assert made["without the heterogeneity"] is False  # there is no drift
 
 
+NO_STEP = Setting(
+    case="no step",
+    method=lambda clients, model: model,
+    clients=[Functions()],
+    measure=gap,
+    bound=lambda run: {"start": run.start},
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"clients": [Functions(gradient=1)]}, "clients of a setting must have no bound on gradients"),
+        (
+            {"bound": lambda run: {"start": 10 * run.start, "rest": 0.01}},
+            '"rest" of the bound must grow .* number 0.01',
+        ),
+        ({"bound": lambda run: {"all": 10 * run.start + 0.01}}, '"all" of the bound must grow'),
+        ({"bound": lambda run: {"all": run.largest([run.start, 0.01])}}, "run.largest must grow"),
+        ({"measure": lambda run: run.gap - 0.01}, "measure must grow"),
+        ({"assumed": lambda run: [run.start - 1]}, "assumed must grow"),
+    ],
+)
+def test_a_bound_is_judged_by_its_ratio_only_if_all_grows_with_the_functions(changes, words):
+    """The gap of |x| at 0.02 exceeds 10 times the squared distance and 0.01, which no ratio at one scale shows."""
+    with pytest.raises(ValueError, match=words):
+        bounded([replace(NO_STEP, **changes)], of="settings")
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(1, "holds-on-cases"), (0.5, "refuted")])
+def test_a_bound_on_gradients_is_a_quantity_of_the_run(share, verdict):
+    """Subgradient steps of size s leave on average at most |x_0 - x*|^2 / (2 s N) + s G^2 / 2: it is reached."""
+
+    def mean_of_two(clients, model):
+        second = model - 0.5 * clients[0].gradient(model)
+        clients[0].gradient(second)  # counts among the gradients of the run
+        return 0.5 * (model + second)
+
+    def bound(run):
+        return {"start": run.start / 2, "gradients": share * 0.25 * run.largest_gradient}
+
+    setting = replace(NO_STEP, method=mean_of_two, bound=bound)
+    found, worst = bounded([setting], of="settings"), setting.worst()
+    assert found.verdict == verdict
+    assert worst.agreed
+    assert worst.reached == pytest.approx(found.margin, abs=1e-4)
+    assert (worst.reached > 1 + 1e-4) == (verdict == "refuted")
+    assert sum(bound(worst.run).values()) <= 1 + 1e-5
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"given": lambda run: []}, "infinite, .* name in `given` what is at most one"),
+        ({"clients": [Functions()] * 2}, "infinite"),
+        ({"clients": []}, r"clients must be Functions, one for each client, got \[\]"),
+        ({"clients": ["convex", "convex"]}, "clients must be Functions"),
+        ({"weights": [1, 1]}, r"weights must be positive with sum one, one for each client, got \[1, 1\]"),
+        ({"weights": [2, -1]}, "weights must be positive"),
+        ({"weights": [1, 0]}, "weights must be positive"),
+        ({"weights": [1]}, "one for each client"),
+        ({"solvers": ["MOSEK"]}, r"solvers must be one or more of CLARABEL, SCS, got \['MOSEK'\]"),
+        ({"solvers": []}, "solvers must be"),
+    ],
+)
+def test_a_worst_case_that_cannot_be_asked_for_is_refused(changes, words):
+    asked = {"method": fedavg(0.2, 1), "clients": [CURVED] * 2, "measure": distance, "given": start_and_heterogeneity}
+    with pytest.raises(ValueError, match=words):
+        worst_case(**(asked | changes))
+
+
+def test_a_setting_takes_weights_as_an_array():
+    setting = replace(ONE_STEP, clients=[CURVED] * 2, weights=np.array([0.25, 0.75]))
+    assert bounded([setting], of="steps").margin == pytest.approx(0.98**2, abs=1e-4)
+    with pytest.raises(ValueError, match="settings must not be empty"):
+        bounded([], of="steps")
+
+
 @pytest.mark.parametrize("kind", [Functions(convexity=0.1, gradient=1), Functions(convexity=2, smoothness=1)])
 def test_a_class_without_functions_is_refused(kind):
     with pytest.raises(ValueError, match="convexity"):
