@@ -27,8 +27,8 @@ class Setting:
         As `worst_case` takes them.
     bound : callable
         Returns the bound's summands by name, each a quantity of the `Run` that is not negative. They must grow with the
-        functions, as the measure does. So no summand holds a number of its own, and a bound G on gradients is not in
-        `clients`: write G^2 as ``run.largest_gradient``.
+        functions, as the measure does, so none holds a number of its own. A bound G on gradients is not in `clients`:
+        write G^2 as ``run.largest_gradient``, or as ``run.largest`` of all squared gradients that are meant.
     assumed : callable, optional
         Quantities of the `Run` that the theorem assumes not to be positive; they grow with the functions as the bound.
 
