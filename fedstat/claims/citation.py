@@ -56,6 +56,5 @@ def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     said += f", revision {origin['revision']}" if origin["revision"] else ""
     if "file" in origin:
         said += f", from \\texttt{{{tex(origin['file'])}}} (SHA-256 {origin['digest'][:12]})"
-    return "\n".join(
-        [f"\\begin{{remark}}[{tex(claim.paper)}, {tex(claim.place)}]", *lines, f"{said}.", r"\end{remark}"]
-    )
+    cited = ", ".join(filter(None, [claim.paper, claim.place]))
+    return "\n".join([f"\\begin{{remark}}[{tex(cited)}]", *lines, f"{said}.", r"\end{remark}"])

@@ -98,7 +98,7 @@ class Claim:
     nearest : bool
         Whether the first reading is nearest the letter; if not, differing outcomes make the claim ambiguous.
     paper : str
-        Where it comes from; by default what the folder's package calls `PAPER`, or the folder's name.
+        Where it comes from; by default what the folder's package calls `PAPER`, or nothing.
     link : str
         Address of the paper, as ``https://doi.org/...``; by default that of the DOI or arXiv number in `place`, else
         what the folder's package calls `LINK`.

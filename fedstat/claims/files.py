@@ -57,7 +57,7 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
                 raise ClaimError(f"{file}: the id {claim.id} is taken by {found[claim.id].file}; ids must differ.")
             claim.file = file
             package = sys.modules.get(module.__name__.rpartition(".")[0])
-            claim.paper = claim.paper or getattr(package, "PAPER", file.resolve().parent.name)
+            claim.paper = claim.paper or getattr(package, "PAPER", "")
             claim.link = claim.link or _cited(claim.place) or getattr(package, "LINK", "")
             found[claim.id] = claim
     if not found:

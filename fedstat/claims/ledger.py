@@ -173,7 +173,7 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     claim, found = judgement.claim, judgement.evidence | judgement.conditions
     by = "" if claim.said_by == "paper" else f", as {claim.said_by} states it"
     lines = [
-        f"{claim.id}, {claim.paper}, {claim.place}{by}",
+        ", ".join(filter(None, [claim.id, claim.paper, claim.place])) + by,
         *([_field("paper", claim.link)] if claim.link else []),
         _field("statement", plain(claim.statement)),
         _field("assumes", claim.assumptions),

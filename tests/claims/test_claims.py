@@ -340,11 +340,13 @@ def folder(tmp_path, monkeypatch):
 
 def test_any_folder_is_judged(folder):
     (judgement,) = judge_all(folder)
-    assert (judgement.verdict, judgement.claim.paper) == ("holds", folder.name)
+    assert (judgement.verdict, judgement.claim.paper) == ("holds", "")
     printed = CliRunner().invoke(app, ["judge", str(folder), "SQ-1"])
     assert printed.exit_code == 0, printed.output
     assert "■ holds" in printed.output
     assert "n² > n" in printed.output
+    assert "SQ-1, line 1\n" in printed.output
+    assert r"\begin{remark}[line 1]" in CliRunner().invoke(app, ["judge", str(folder), "--latex"]).stdout
     as_json = json.loads(CliRunner().invoke(app, ["judge", str(folder / "squares.py"), "--json"]).stdout)
     assert [entry["mutants"] for entry in as_json] == [{"n^2 / 2": "false for 1 of 7 numbers"}]
 
