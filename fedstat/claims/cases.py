@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from numbers import Rational, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fedstat._checks import choice
@@ -152,7 +153,7 @@ def compared(
     Raises
     ------
     ValueError
-        If `relation` is none of these.
+        If `relation` is none of these, or a side of an equality is a float.
 
     Examples
     --------
@@ -175,6 +176,13 @@ def compared(
 
     def holds(case: Sides) -> bool:
         left, right = total(case.left), total(case.right)
+        if relation == "==" and any(
+            isinstance(side, Real) and not isinstance(side, Rational) for side in (left, right)
+        ):
+            raise ValueError(
+                f"both sides of an equality must be exact, got {left!r} and {right!r} ({case.case}); "
+                "write 0.1 as Fraction(1, 10)."
+            )
         if right > 0:
             ratios.append(float(Fraction(left) / Fraction(right)))
         mutants.meet(case.left, case.right)

@@ -28,7 +28,7 @@ def identity(cases: Iterable[Sides], *, of: str) -> Evidence:
     Raises
     ------
     ValueError
-        If a side is no rational expression in its symbols.
+        If a side is no rational expression in its symbols, or holds a float.
 
     Examples
     --------
@@ -58,6 +58,10 @@ def identity(cases: Iterable[Sides], *, of: str) -> Evidence:
         left, right = sympy.sympify(total(case.left)), sympy.sympify(total(case.right))
         if not (left - right).is_rational_function():
             raise ValueError(f"both sides must be rational expressions, got {left} and {right} ({case.case}).")
+        if left.has(sympy.Float) or right.has(sympy.Float):
+            raise ValueError(
+                f"both sides must be exact, got {left} and {right} ({case.case}); write 0.1 as Fraction(1, 10)."
+            )
         mutants.meet(case.left, case.right)
         return agree(left, right)
 

@@ -73,6 +73,11 @@ def within(
     level : float
         The interval's confidence level, for the summary.
 
+    Raises
+    ------
+    ValueError
+        If the limits of the interval or of the region are not in order.
+
     Examples
     --------
     >>> from fedstat.claims import within
@@ -83,6 +88,8 @@ def within(
     undecided
     """
     bottom, top = region
+    if low > high or bottom > top:
+        raise ValueError(f"low and high, and both ends of region, must be in order, got {low}, {high} and {region}.")
     if bottom <= low and high <= top:
         verdict: Verdict = "supported"
     elif high < bottom or low > top:

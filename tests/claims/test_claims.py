@@ -5,8 +5,10 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import sympy
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -24,6 +26,7 @@ from fedstat.claims import (
     compared,
     count,
     enumeration,
+    identity,
     judge,
     judge_all,
     missing,
@@ -72,6 +75,21 @@ def test_sides_are_compared_exactly_and_named():
     assert compared(cases, of="numbers", relation="==").counterexample == "n = 1: share 1/3, limit 1"
 
 
+def test_an_equality_needs_exact_sides():
+    """In floats 0.1 + 0.2 is not 0.3, in fractions it is."""
+    w = sympy.Symbol("w")
+    tenth = Fraction(1, 10)
+    assert compared([Sides("sum", tenth + 2 * tenth, 3 * tenth)], of="sums", relation="==").verdict == "holds-on-cases"
+    assert identity([Sides("sum", tenth * 3 * w, 3 * tenth * w)], of="sums").verdict == "holds"
+    for check, case in (
+        (lambda cases, of: compared(cases, of=of, relation="=="), Sides("sum", 0.1 + 0.2, Fraction(3, 10))),
+        (lambda cases, of: compared(cases, of=of, relation="=="), Sides("sum", 0, {"one": 1, "rest": np.float32(0.5)})),
+        (identity, Sides("sum", 0.1 * 3 * w, 3 * tenth * w)),
+    ):
+        with pytest.raises(ValueError, match=r"must be exact, got .* \(sum\); write 0.1 as Fraction\(1, 10\)"):
+            check([case], of="sums")
+
+
 def test_search_names_its_sides():
     false = search(st.integers(0, 1000), lambda n: (n, 100.5), names=("rounds", "limit"))
     assert false.summary == "rounds 101 exceeds limit 100.5 in the smallest counterexample"
@@ -118,6 +136,9 @@ def test_within_has_three_outcomes():
     assert verdicts == ["supported", "refuted", "undecided"]
     borders = [within(a, b, (0.0, 2.0), cases=5, what="x").verdict for a, b in ((0, 2), (-1, 0), (2, 3))]
     assert borders == ["supported", "undecided", "undecided"]  # the region's ends belong to it
+    for low, high, region in ((3, 1, (0.0, 2.0)), (1, 3, (2.0, 0.0))):
+        with pytest.raises(ValueError, match="low and high, and both ends of region, must be in order, got"):
+            within(low, high, region, cases=5, what="x")
     # half-width 1, border 0.25 away from the estimate: sixteen times the cases bring the border outside
     assert "80 seeds in place of 5" in within(-0.75, 1.25, (0.0, INFINITY), cases=5, what="x").summary
 
