@@ -17,6 +17,7 @@ from sympy import Matrix
 
 from fedstat.claims import Functions, fedavg_round, worst_case
 from theory_checks.classics.cl02_decaying_steps_bound import Scalars, _path
+from theory_checks.classics.cl40_local_descent_on_convex_clients import averaged
 from theory_checks.classics.cl82_scaffold_and_sampling import _equal, _round
 from theory_checks.classics.cl93_one_round_of_fedprox import SETTINGS, one_round, shortfall
 from theory_checks.classics.cl94_sum_in_spite_of_dropouts import _PRIME, _result, _subsets
@@ -124,6 +125,20 @@ def test_the_worst_case_of_fedlin_is_a_parabola_of_the_smallest_curvature(local_
     kept = [(1 - step * 0.5 / steps) ** steps for steps in local_steps]
     assert found.value == pytest.approx((sum(kept) / 2) ** 2, abs=1e-5)
     assert found.agreed
+
+
+@pytest.mark.parametrize("steps", [3, 8, pytest.param(20, marks=pytest.mark.slow)])
+def test_the_bound_of_local_descent_comes_closer_with_more_steps(steps):
+    """docs/how-loose.md: without local steps and heterogeneity T steps reach T / (4 T + 12) of the bound."""
+    pytest.importorskip("PEPit")
+    found = worst_case(
+        averaged(0.25, 1, steps),
+        [Functions(smoothness=1)],
+        measure=lambda run: run.gap,
+        given=lambda run: [2 / (0.25 * steps) * run.start],
+    )
+    assert found.agreed
+    assert found.value == pytest.approx(steps / (4 * steps + 12), abs=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 2])
