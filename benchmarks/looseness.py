@@ -79,7 +79,7 @@ def ratios() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def fall(pull: int | float, dissimilarity: int, draws: int | None) -> tuple[float, float]:
+def fall(pull: float, dissimilarity: int, draws: int | None) -> tuple[float, float]:
     """Return what CL-93 promises of a round of FedProx and what it gains at least, in squared gradients over mu."""
     lacking = sum(shortfall(1 / pull, dissimilarity, draws).values())
     return 1 - lacking, 1 - lacking * agreed(one_round(pull, dissimilarity, draws).worst())

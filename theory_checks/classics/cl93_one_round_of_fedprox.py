@@ -65,7 +65,7 @@ def _slope(run: Run) -> tuple[Quantity, Quantity]:
     return square(average(run.clients, gradients)), mean
 
 
-def one_round(pull: int, dissimilarity: float, draws: int | None) -> Setting:
+def one_round(pull: float, dissimilarity: float, draws: int | None) -> Setting:
     """Return a round's setting, with mu = 1: what its decrease lacks of the squared gradient, and the bound."""
 
     def lacking(run: Run) -> Quantity:
