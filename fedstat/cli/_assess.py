@@ -28,6 +28,9 @@ def assess(
     threshold: Annotated[
         float | None, typer.Option(help="Probability from which the event is named; adds sensitivity and specificity.")
     ] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Which of two classes is the event.", show_default="1, or the run's second")
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level.")] = 0.95,
     by_clients: Annotated[
         bool, typer.Option("--by-clients", help="Conclude on the mean over clients, not on all patients together.")
@@ -72,6 +75,7 @@ def assess(
         found = assessed(
             file, metric or None, control=control, threshold=threshold, level=level,
             pooled="clients" if by_clients else "patients", estimand=estimand, split=split, new_clients=new_clients,
+            event=event,
         )  # fmt: skip
     if out is None:
         typer.echo(str(found))

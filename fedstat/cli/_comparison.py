@@ -19,7 +19,7 @@ _COLUMNS = ("method", "seed", "client", "round", "value")
 #: What errors say of the functions' arguments, and what of the options.
 _IN_OPTIONS = {
     r"^skewed=True": "--skewed",
-    r"^(control|estimand|level|margin|metric|split|threshold) must": r"--\1 must",
+    r"^(control|estimand|event|level|margin|metric|split|threshold) must": r"--\1 must",
     r"^metrics must": "--metric must",
     r"or None for all pairs": "or left out for --all-pairs",
     r"give kind, one of .*\.$": "name the files, not the folder.",
@@ -30,6 +30,7 @@ _IN_OPTIONS = {
     r'or "none" if': "or --spread none if",
     r'"se" if': "--spread se if",
     r"fs\.assess\('([^']*)', '(\w+)'\)": r"`fedstat assess \1 --metric \2`",
+    r"fs\.assess takes event='([^']*)' or event='([^']*)'": r"`fedstat assess` takes --event \1 or --event \2",
     r"runs=3": "--runs 3",
     r"smaller=True": "--smaller",
     r"smaller=False": "without --smaller",

@@ -21,6 +21,10 @@ def report(
     out: Annotated[Path, typer.Option(help="The report, a .pdf or an .html file.")],
     how: dict[str, Any],
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the methods")] = None,
+    event: Annotated[
+        str | None,
+        typer.Option(help="Which of two classes is the event in predictions.", show_default="the run's second"),
+    ] = None,
 ) -> None:
     """Typeset runs: what may be concluded, and everything that it rests on.
 
@@ -37,5 +41,5 @@ def report(
     """
     from fedstat.report.runs import report_runs
 
-    comparison = report_runs(runs, out, title=title, **how)
+    comparison = report_runs(runs, out, title=title, event=event, **how)
     typer.echo("\n".join([*comparison.conclusions, comparison.generalises, "", str(out)]))

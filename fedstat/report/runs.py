@@ -57,6 +57,7 @@ def report_runs(
     columns: Mapping[str, str | None] | None = None,
     plan: str | Path | None = None,
     title: str | None = None,
+    event: str | None = None,
     day: date | None = None,
     **how: Any,
 ) -> Comparison:
@@ -65,7 +66,7 @@ def report_runs(
     Runs are folders of ``fedstat run`` or of ``Result.save``, or files that `fedstat.compare` takes; of files the
     report has fewer sections, and says which. `out` ends in ``.pdf`` or ``.html``. The same runs and arguments give the
     same bytes; `day`, which the report bears, is by default today. `columns` is as in `fedstat.read_results`, `plan` a
-    file to hold the result against, and `how` are other arguments of `fedstat.compare`.
+    file to hold the result against, `event` as in `fedstat.assess`, and `how` are other arguments of `fedstat.compare`.
     """
     target = Path(out)
     _check_target(target)
@@ -78,10 +79,12 @@ def report_runs(
     read = None if plan is None else AnalysisPlan.read(Path(plan))
     comparison = compare(results, plan=read, **how)
     comparison = replace(comparison, scores=with_bytes(comparison.scores, [source.traffic for source in sources]))
-    options = _options(columns or {}, {"title": title, "plan": plan, **how})
+    options = _options(columns or {}, {"title": title, "event": event, "plan": plan, **how})
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
-    assessed = _assessed(runs, sources, comparison, how)
-    later = _assessed(runs, sources, comparison, how, new_clients=True)
+    assessed = _assessed(runs, sources, comparison, event, how)
+    if event is not None and assessed is None:
+        raise ValueError(f"event must be left out unless a single run keeps its predictions, got {event!r}.")
+    later = _assessed(runs, sources, comparison, event, how, new_clients=True)
     with tempfile.TemporaryDirectory() as place:
         names, labels = _names(comparison, sources), comparison.scores.methods
         figures, absent = _figures(comparison, names, assessed, Path(place))
@@ -119,7 +122,7 @@ def _options(columns: Mapping[str, str | None], asked: Mapping[str, Any]) -> lis
         elif ours is not None:
             options += [("value", theirs), ("metric", ours)]
     given = dict(options)
-    for name in ("metric", "margin", "last", "split", "level", "plan", "title"):
+    for name in ("metric", "margin", "last", "split", "level", "plan", "title", "event"):
         value = asked.get(name)
         if value is not None and name not in given:
             options.append((name, value))
@@ -149,17 +152,19 @@ def _assessed(
     runs: Sequence[str | Path],
     sources: Sequence[Source],
     comparison: Comparison,
+    event: str | None,
     how: Mapping[str, Any],
     new_clients: bool = False,
 ) -> Assessment | None:
     """Assess the predictions of a run that keeps them, and that stands alone, or those for its new clients."""
     if len(runs) > 1 or not sources[0].predicts or (new_clients and not (Path(runs[0]) / NEW_CLIENTS).exists()):
         return None
-    control, level = _reference(comparison), comparison.level
+    control = _reference(comparison)
+    given: dict[str, Any] = {"level": comparison.level, "event": event}
     if new_clients:  # which are offered other models than those that took part have, and some methods offer none
         offered = set(pd.read_parquet(Path(runs[0]) / NEW_CLIENTS, columns=["method"])["method"])
-        return assess(runs[0], control=control if control in offered else None, level=level, new_clients=True)
-    return assess(runs[0], control=control, level=level, estimand=how.get("estimand"), split=how.get("split"))
+        return assess(runs[0], control=control if control in offered else None, new_clients=True, **given)
+    return assess(runs[0], control=control, estimand=how.get("estimand"), split=how.get("split"), **given)
 
 
 def _told(assessed: Assessment) -> dict[str, Any]:

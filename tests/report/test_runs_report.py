@@ -297,6 +297,7 @@ def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):
     assert "cannot be compared" in refusal(folder / "saved", folder / "digits", "--out", pdf)
     assert "control must be one of" in refusal(folder / "saved", "--out", pdf, "--control", "Nobody")
     assert "exclude each other" in refusal(folder / "saved", "--out", pdf, "--control", "FedAvg", "--all-pairs")
+    assert "--event must be left out unless" in refusal(folder / "saved", "--out", pdf, "--event", "1")
     assert "margin must" in refusal(folder / "saved", "--out", pdf, "--margin", "-1")
     damaged = tmp_path / "damaged"
     fs.load(folder / "saved").save(damaged)

@@ -20,10 +20,11 @@ from fedstat.inference.comparing.printing import (
     table_text,
     wrapped,
 )
+from fedstat.inference.formatting import listed
 from fedstat.inference.levels import check_level
 from fedstat.inference.predictions import drawing
 from fedstat.inference.predictions.conclusions import conclude, notes_on
-from fedstat.inference.predictions.metrics import METRICS
+from fedstat.inference.predictions.metrics import CUT, METRICS
 from fedstat.inference.predictions.printing import tables
 from fedstat.inference.predictions.table import Predictions, arrange, predictions_of
 from fedstat.inference.predictions.tabulating import CLIENTS, PATIENTS, tabulate
@@ -54,7 +55,7 @@ class Assessment:
     In all tables a row has ``metric``; ``low`` and ``high``, the limits over patients and runs, or over patients alone
     where there is one run; the same over each source, as ``low (patients)`` and so on; ``variance (patients)`` and
     ``variance (runs)``, the parts of the estimate's variance; ``df``, Satterthwaite's degrees of freedom of their sum;
-    ``n`` and ``events``, the patients tested and those of the second class or with the event, on average over seeds;
+    ``n`` and ``events``, the patients tested and those with the event, on average over seeds;
     ``seeds``, those in which the metric is defined, and in ``undefined`` why it is not in others, or in none.
 
     Attributes
@@ -77,7 +78,7 @@ class Assessment:
     level : float
         Confidence level.
     threshold : float
-        Probability from which the second class is named.
+        Probability from which the event is named.
     over : {"all patients", "mean over clients"}
         What conclusions speak of.
     predictions : Predictions
@@ -165,6 +166,7 @@ def assess(
     estimand: Estimand = None,
     split: str | None = None,
     new_clients: bool = False,
+    event: str | int | None = None,
 ) -> Assessment:
     """Assess predictions at each client and over all, with intervals over patients and over training runs.
 
@@ -194,8 +196,8 @@ def assess(
         The method that the others are compared with; by default that of the run's experiment, else FedAvg if it is
         there, else the first.
     threshold : float, optional
-        Probability from which the second class is named, 0.5 by default; where given, sensitivity and specificity join
-        the usual metrics.
+        Of two classes, the probability from which the event is named, 0.5 by default; where given, sensitivity and
+        specificity join the usual metrics.
     level : float
         Confidence level.
     pooled : {"patients", "clients"}
@@ -207,6 +209,9 @@ def assess(
     new_clients : bool
         Assess a run's new clients, which took no part in training, on the models that each method offers them. The
         table is the folder of a ``fedstat run`` with ``new_clients`` and ``predictions = true``.
+    event : str or int, optional
+        Which of two classes is the event, of a run or a table with ``p_<class>``; by default the second of a run's
+        classes, and 1 of the classes 0 and 1.
 
     Raises
     ------
@@ -238,9 +243,11 @@ def assess(
     _checks.choice("pooled", pooled, ("patients", "clients"))
     level = check_level(level)
     cut = 0.5 if threshold is None else _checks.number("threshold", threshold, "[0, 1]")
-    read, again, anew, known = predictions_of(table, new_clients)
+    read, again, anew, known = predictions_of(table, new_clients, event)
     rows, assumed = _chosen(read, estimand, split, own=again is not None)
     predictions = replace(arrange(rows, again), anew=anew)
+    if threshold is not None and predictions.kind != "two classes":
+        raise ValueError(f"threshold must be left out unless outcomes are of two classes, got {threshold}.")
     names = _metrics(metrics, predictions, threshold is not None)
     methods = predictions.methods
     if control is not None and control not in methods:
@@ -251,6 +258,8 @@ def assess(
     made = [tabulate(predictions, name, methods.index(control), cut, level) for name in names]
     clients, whole, differences = (pd.concat(of, ignore_index=True) for of in zip(*made, strict=True))
     over = PATIENTS if pooled == "patients" else CLIENTS
+    if predictions.kind == "two classes" and (by_cut := [name.replace("_", " ") for name in names if name in CUT]):
+        assumed += [f"In {listed(by_cut)} the event is named from a probability of {cut:g} on."]
     return Assessment(
         clients, whole, differences, control if len(methods) > 1 else None, level, cut, over, predictions,
         conclude(whole, differences, predictions, control, over, level, cut),
@@ -280,7 +289,7 @@ def _chosen(table: pd.DataFrame, estimand: Estimand, split: str | None, own: boo
 def _metrics(metrics: str | Sequence[str] | None, predictions: Predictions, cut: bool) -> list[str]:
     known = [name for name, one in METRICS.items() if predictions.kind in one.kinds]
     if metrics is None:
-        joined = ("sensitivity", "specificity") if cut and predictions.kind == "two classes" else ()
+        joined = ("sensitivity", "specificity") if cut else ()
         return [*USUAL[predictions.kind], *joined]
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     for name in names:

@@ -17,7 +17,7 @@ class Measured:
 
     `values` has the shape (rows, runs), NaN where the metric is undefined; `undefined` then says why, and is "" else.
     `variance`, `df` and `between` are those of `over_patients`, for the mean over the block's runs. `n` counts
-    patients, `events` those of the second class or with the event (NaN where there are none by nature), `counted` those
+    patients, `events` those with the event (NaN where there are none by nature), `counted` those
     over whom a proportion is taken.
     """
 

@@ -220,6 +220,8 @@ METRICS: dict[str, Metric] = {
     "mae": Metric(_mae, ("numbers",), "positive"),
     "r2": Metric(_r2, ("numbers",), "real"),
 }
+#: Metrics of two classes that depend on the threshold.
+CUT = ("accuracy", "balanced_accuracy", "sensitivity", "specificity")
 #: Of metrics of which neither more nor less is better: the value of a model that is right on average.
 IDEAL = {"calibration_intercept": 0.0, "calibration_slope": 1.0, "expected_over_observed": 1.0}
 

@@ -107,7 +107,8 @@ def read_predictions(source: Any) -> pd.DataFrame:
 
     The answer has the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
     """
-    return _cells(*_opened(source))
+    table, path = _opened(source)
+    return _of_event(_cells(table, path), path, None)[0]
 
 
 def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
@@ -131,10 +132,13 @@ def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
     raise ValueError(f"table must be a DataFrame or a file, got {type(source).__name__}.")
 
 
-def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame, float | None, bool, list[str]]:
-    """Return checked predictions of a table, a run's folder or its result; its attackers and epsilon in words.
+def predictions_of(
+    source: Any, new_clients: bool = False, event: str | int | None = None
+) -> tuple[pd.DataFrame, float | None, bool, list[str]]:
+    """Return checked predictions of a table, a run's folder or its result; its attackers, epsilon and event in words.
 
-    With `new_clients` they are those for a run's new clients, of a folder of ``fedstat run``.
+    With `new_clients` they are those for a run's new clients, of a folder of ``fedstat run``. Of two classes `event`
+    names the one whose probability is meant.
 
     Of a run whose seeds split the same samples anew also the ratio of test to training samples, for the correction
     after Nadeau and Bengio; of other runs 0, of tables None: `arrange` looks for it. Then whether each seed draws its
@@ -163,7 +167,8 @@ def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame
             told.append(f"Columns not read: {', '.join(unread)}.")
         if "sample" not in read and len(read[["method", "seed"]].drop_duplicates()) > 1:
             told.append("No column sample: rows are the same patients in the same order under each method and seed.")
-        return read, None, False, told
+        read, named = _of_event(read, path, event)
+        return read, None, False, told + named
     design = told_design({"run": config}, clients)
     if design is not None and (design.clients, design.data) == ("new", "fixed"):
         raise ValueError(
@@ -171,9 +176,12 @@ def predictions_of(source: Any, new_clients: bool = False) -> tuple[pd.DataFrame
             "cannot be followed from seed to seed. Assess one seed at a time, as result.predictions(seed=...)."
         )
     told = [f"{words[0].upper()}{words[1:]}." for words in attacked(config)] + [f"{words}." for words in said(config)]
-    read = _cells(rows, Path("the run"))
+    every = {tuple(map(str, of)) for of in config["classes"].values()}
+    read, named = _of_event(
+        _cells(rows, Path("the run")), Path("the run"), event, every.pop() if len(every) == 1 else ()
+    )
     anew = design is not None and design.clients == "new" and bool((read["name"] == read["client"].astype(str)).all())
-    return read, (design and design.test_to_train) or 0.0, anew, told
+    return read, (design and design.test_to_train) or 0.0, anew, told + named
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -229,12 +237,6 @@ def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
     """Check that probabilities add up to one and that every outcome is one of the classes; write outcomes as text."""
     if len(wide) < 2:
         raise ValueError(f"{path} has one column of probabilities, {wide[0]}; of several classes each needs its own.")
-    if len(wide) == 2 and {*wide} != {f"{_CLASS}0", f"{_CLASS}1"}:
-        raise ValueError(
-            f"{path} has two classes, {' and '.join(name.removeprefix(_CLASS) for name in wide)}, and does not say "
-            "which is the event. Write its probability as p_1, that of the other as p_0, and outcomes as 1 and 0; or "
-            "one column probability, that of the event."
-        )
     sums = found[wide].sum(axis=1)
     if (wrong := (sums - 1).abs() > _SUM).any():
         row = int(np.argmax(wrong))
@@ -248,6 +250,36 @@ def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
     known = {name.removeprefix(_CLASS) for name in wide}
     if strange := sorted({*found["outcome"]} - known):
         raise ValueError(f"{path} has the outcome {strange[0]!r}, but no column {_CLASS}{strange[0]}.")
+
+
+def _of_event(
+    rows: pd.DataFrame, path: Path, event: str | int | None, named: Sequence[str] = ()
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return rows of two classes as outcomes and probabilities of the event, and which class that is in words.
+
+    The event is by default class 1 of 0 and 1, or the second of a run's classes, `named`, whose outcomes are numbers.
+    """
+    wide = [name for name in rows if str(name).startswith(_CLASS)]
+    classes = [name.removeprefix(_CLASS) for name in wide] if wide else [*named]
+    if event is not None and (len(classes) != 2 or str(event) not in classes):
+        has = f"the classes {', '.join(classes)}" if classes else "no classes with names"
+        raise ValueError(f"event must be one of two classes, got {event!r}, but {path} has {has}.")
+    if len(classes) != 2:
+        return rows, []
+    usual = "1" if {*classes} == {"0", "1"} else None if wide else classes[1]
+    if (chosen := usual if event is None else str(event)) is None:
+        raise ValueError(
+            f"{path} has two classes, {' and '.join(classes)}, and does not say which is the event: fs.assess takes "
+            f"event={classes[0]!r} or event={classes[1]!r}. Or write a column probability, that of the event, and "
+            "outcomes as 1 and 0."
+        )
+    if wide:
+        yes = (rows["outcome"] == chosen).astype(float)
+        rows = rows.drop(columns=wide).assign(outcome=yes, probability=rows[f"{_CLASS}{chosen}"])
+    elif chosen == classes[0]:
+        rows = rows.assign(outcome=1 - rows["outcome"], probability=1 - rows["probability"])
+    other = "" if event is not None else ", unless event names the other"
+    return rows, [f"The event is {chosen!r}, of the classes {' and '.join(classes)}{other}."] * (usual != "1")
 
 
 def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
@@ -290,8 +322,6 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
     else:
         outcome = pd.Categorical(table["outcome"], classes).codes if wide else table["outcome"].to_numpy()
         outcome, columns = outcome.astype(np.int64), wide or ["probability"]
-    if classes == ("0", "1"):
-        kind, columns = "two classes", ["p_1"]
     values = table[columns].to_numpy(float)
     m = len(methods)
     outcome = outcome.reshape(-1, m, *outcome.shape[1:])

@@ -252,6 +252,28 @@ def test_clients_that_each_seed_draws_anew_are_not_named():
     assert "anew" not in " ".join(same.notes)
 
 
+def test_the_event_of_a_run_is_one_of_its_classes_by_name():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 3))
+    y = np.where(x[:, 0] + rng.normal(size=120) > 0.8, "ill", "well")
+    clients = fs.data.from_arrays(x, y, np.arange(120) % 2, test=0.3, stratify=True)
+    result = fs.federate(
+        [fs.FedAvg()], lambda: torch.nn.Linear(3, 2), clients, fs.Training(lr=0.3), rounds=2, predictions=True,
+        progress=False,
+    )  # fmt: skip
+    well, same, ill = (fs.assess(result, threshold=0.3, event=event) for event in (None, "well", "ill"))
+    assert "The event is 'well', of the classes ill and well, unless event names the other." in well.notes
+    pd.testing.assert_frame_equal(same.pooled, well.pooled)
+    rows = result.predictions()
+    sick = rows["outcome"] == 0
+    found = ill.pooled[ill.pooled["over"] == "all patients"].set_index("metric")
+    assert found["events"].unique() == [sick.sum()]
+    assert found.loc["auc", "estimate"] == pytest.approx(roc_auc_score(sick, 1 - rows["probability"]))
+    assert found.loc["sensitivity", "estimate"] == pytest.approx((1 - rows["probability"][sick] >= 0.3).mean())
+    with pytest.raises(ValueError, match="one of two classes, got 'sick', but the run has the classes ill, well"):
+        fs.assess(result, event="sick")
+
+
 def of_kind(kind, seed, patients=160, clients=4):
     """Predictions of one kind, of two methods under two seeds at four clients."""
     rng = np.random.default_rng(seed)

@@ -88,7 +88,7 @@ def test_files_and_rows_without_a_number_read_the_same(tmp_path):
     ROWS.to_csv(tmp_path / "p.csv", index=False)
     ROWS.to_parquet(tmp_path / "p.parquet")
     by_order = ROWS.drop(columns="sample")
-    two_columns = by_order.assign(p_0=1 - ROWS["probability"], p_1=ROWS["probability"]).drop(columns="probability")
+    two_columns = by_order.assign(p_1=ROWS["probability"], p_0=1 - ROWS["probability"]).drop(columns="probability")
     for given in (tmp_path / "p.csv", str(tmp_path / "p.parquet"), by_order, two_columns):
         pd.testing.assert_frame_equal(fs.assess(given, "brier").pooled, expected)
 
@@ -152,10 +152,30 @@ def test_seeds_that_share_most_patients_are_refused_since_no_rule_of_variances_h
         arrange(read_predictions(two_seeds({(0, 0): range(10), (1, 0): range(12)}).drop(columns="sample")))
 
 
-def test_two_classes_with_names_are_refused_with_what_to_write():
-    table = pd.DataFrame({"method": "A", "outcome": ["yes", "no"], "p_yes": [0.8, 0.3], "p_no": [0.2, 0.7]})
-    with pytest.raises(ValueError, match=r"two classes, yes and no, .* Write its probability as p_1, .* as 1 and 0"):
-        fs.assess(table)
+def test_of_two_classes_with_names_the_event_must_be_named():
+    rows, metrics = ROWS.drop(columns="probability"), ["auc", "brier", "accuracy", "sensitivity"]
+    for event, told in {
+        1: ROWS,
+        0: ROWS.assign(outcome=1 - ROWS["outcome"], probability=1 - ROWS["probability"]),
+    }.items():
+        expected = fs.assess(told, metrics, threshold=0.4)
+        numbers = rows.assign(p_1=ROWS["probability"], p_0=1 - ROWS["probability"])  # in whatever order
+        words = numbers.rename(columns={"p_1": "p_ill", "p_0": "p_well"})
+        words["outcome"] = np.where(rows["outcome"] == 1, "ill", "well")
+        for table, name in ((numbers, event), (words, "ill" if event else "well")):
+            found = fs.assess(table, metrics, threshold=0.4, event=name)
+            pd.testing.assert_frame_equal(found.pooled, expected.pooled)
+    assert any("The event is 'well', of the classes ill and well." in note for note in found.notes)
+    assert "In accuracy and sensitivity the event is named from a probability of 0.4 on." in found.notes
+    with pytest.raises(ValueError, match=r"two classes, ill and well, .* event='ill' or event='well'"):
+        fs.assess(words)
+    with pytest.raises(ValueError, match="one of two classes, got 'sick', but the table has the classes ill, well"):
+        fs.assess(words, event="sick")
+    with pytest.raises(ValueError, match="got 1, but the table has no classes with names"):
+        fs.assess(ROWS, event=1)
+    several = words.assign(p_other=0.0)
+    with pytest.raises(ValueError, match=r"threshold must be left out unless outcomes are of two classes, got 0\.2"):
+        fs.assess(several, threshold=0.2)
 
 
 def test_units_of_numbers_do_not_decide_whether_a_difference_has_limits():
