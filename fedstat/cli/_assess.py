@@ -87,15 +87,16 @@ def assess(
     if not out.suffix and found.predictions.kind == "two classes":
         import matplotlib.pyplot as plt
 
-        from fedstat.inference.comparing.drawing import LINES
         from fedstat.report.figures import style
 
-        for picture in _PICTURES if len(found.predictions.methods) <= len(LINES) else ():
-            with style(), atomic_file(out / f"{picture}.pdf") as temporary:
-                getattr(found, f"plot_{picture}")()
-                plt.savefig(temporary)
-                plt.close()
-            written.append(out / f"{picture}.pdf")
-        if len(found.predictions.methods) > len(LINES):
-            typer.echo(f"note: a picture holds {len(LINES)} methods at most, so that none is drawn.", err=True)
+        for picture in _PICTURES:
+            path = out / f"{picture}.pdf"
+            try:
+                with style(), atomic_file(path) as temporary:
+                    getattr(found, f"plot_{picture}")()
+                    plt.savefig(temporary)
+                    plt.close()
+                written.append(path)
+            except ValueError as error:
+                typer.echo(f"note: {path} is not drawn: {error}", err=True)
     typer.echo("\n".join([*found.conclusions, "", *map(str, written)]))

@@ -253,16 +253,16 @@ def _figures(
     if len(comparison.scores.clients) < 2:
         del draw["clients"]
     if assessed is not None and assessed.predictions.kind == "two classes":
-        many = "Calibration, ROC and decision curves: the methods are too many."
-        draw |= {"calibration": (assessed.plot_calibration, many), "roc": (assessed.plot_roc, "")}
+        why = "Calibration, ROC and decision curves: {}"
+        draw |= {"calibration": (assessed.plot_calibration, why), "roc": (assessed.plot_roc, "")}
         draw["decision"] = (assessed.plot_decision, "")
     files, absent = {}, []
     for name, (drawn, otherwise) in draw.items():
         with style():
             try:
                 drawn()
-            except ValueError:
-                absent += [otherwise] if otherwise else []
+            except ValueError as error:
+                absent += [otherwise.format(error)] if otherwise else []
                 continue
             figure, path = plt.gcf(), folder / f"{name}.svg"
             write_svg(figure, path)

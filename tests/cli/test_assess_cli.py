@@ -52,10 +52,17 @@ def test_more_methods_than_a_picture_holds_have_tables(file, tmp_path):
     pd.concat([one.assign(method=f"M{k}") for k in range(7)]).to_csv(file, index=False)
     done = run(file, "--metric", "auc", "--out", tmp_path / "folder")
     assert done.exit_code == 0, done.output
-    assert "note: a picture holds 6 methods at most" in done.output
-    assert {path.name for path in (tmp_path / "folder").iterdir() if not path.name.startswith(".")} == {
-        "assessment.csv", "assessment.md",
-    }  # fmt: skip
+    assert "roc.pdf is not drawn: a picture holds 6 methods at most" in done.output
+    assert {path.name for path in (tmp_path / "folder").iterdir()} == {"assessment.csv", "assessment.md"}
+
+
+def test_where_nobody_has_the_event_there_are_tables_and_no_pictures(file, tmp_path):
+    pd.read_csv(file).assign(outcome=0).to_csv(file, index=False)
+    done = run(file, "--out", tmp_path / "folder")
+    assert done.exit_code == 0, done.output
+    told = "is not drawn: a picture needs patients with and without the event, got 0 events of 80."
+    assert done.output.count(told) == 3
+    assert {path.name for path in (tmp_path / "folder").iterdir()} == {"assessment.csv", "assessment.md"}
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,25 @@ def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_pat
     assert "A client is said to lose or gain" not in words  # of shares alone; predictions tell it here
 
 
+def test_a_run_that_tests_nobody_with_the_event_is_reported_without_curves(tmp_path):
+    y = np.where(np.arange(60) % 20, "well", "ill")  # one at each client, who trains
+    clients = fs.data.from_arrays(
+        np.random.default_rng(0).normal(size=(60, 5)), y, np.arange(60) // 20, test=0.3, stratify=True
+    )
+    result = fs.federate(
+        [fs.FedAvg(), fs.Local()], fs.models.mlp(5, 4, 2), clients, fs.Training(lr=0.05), rounds=2, seed=range(2),
+        predictions=True, progress=False,
+    )  # fmt: skip
+    result.save(tmp_path / "run")
+    report_runs([tmp_path / "run"], tmp_path / "report.html", event="ill", day=DAY)
+    page = Words()
+    page.feed((tmp_path / "report.html").read_text())
+    words = plain(" ".join(page.words))
+    assert "decision curves: a picture needs patients with and without the event, got 0 events of 18." in words
+    assert "The event is 'ill', of the classes 'ill' and 'well'." in words
+    assert "report.html --event ill" in words
+
+
 def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_named(tmp_path):
     rng = np.random.default_rng(0)
     name, x, red = np.repeat(["Graz", "Lyon", "Ulm"], 120), rng.normal(size=360), rng.random(360) < 0.5

@@ -257,13 +257,14 @@ def assess(
         control = next((label for label in (own, "FedAvg") if label in methods), methods[0])
     made = [tabulate(predictions, name, methods.index(control), cut, level) for name in names]
     clients, whole, differences = (pd.concat(of, ignore_index=True) for of in zip(*made, strict=True))
+    others = "other patients" if again is None else "training samples"
     over = PATIENTS if pooled == "patients" else CLIENTS
     if predictions.kind == "two classes" and (by_cut := [name.replace("_", " ") for name in names if name in CUT]):
         assumed += [f"In {listed(by_cut)} the event is named from a probability of {cut:g} on."]
     return Assessment(
         clients, whole, differences, control if len(methods) > 1 else None, level, cut, over, predictions,
         conclude(whole, differences, predictions, control, over, level, cut),
-        (*known, *assumed, *notes_on(clients, whole, predictions)),
+        (*known, *assumed, *notes_on(clients, whole, predictions, others)),
     )  # fmt: skip
 
 

@@ -161,9 +161,11 @@ def _majority(predictions: Predictions, level: float, cut: float) -> Iterator[st
     _, values, differences = tabulate(beside_all, "accuracy", len(predictions.methods), max(cut, 1e-300), level)
     rows = differences[(differences["over"] == PATIENTS) & (differences["outcome"] != "better")]
     right = values[(values["method"] == label) & (values["over"] == PATIENTS)]["estimate"].iloc[0]
-    if not len(rows) or right == 1:  # nobody beats a rule that is never wrong
+    if not len(rows) or not right < 1:  # nobody beats a rule that is never wrong
         return
-    what = "naming each client's most frequent class" if usual.any() else "saying no"
+    no = predictions.kind == "two classes" and not usual.any()
+    whose = "each client's" if len(usual) > 1 else "the"
+    what = "saying no" if no else f"naming {whose} most frequent class"
     each = [f"{row['method']} ({sized(row, 'difference')})" for _, row in rows.iterrows()]
     verb = "is" if len(each) == 1 else "are"
     yield f"{listed(each)} {verb} not shown to beat always {what}, which is right for {100 * right:.1f}% of patients."
@@ -179,8 +181,11 @@ def _speaks_of(predictions: Predictions) -> str:
     return f"Intervals speak of {whose} and of newly trained models ({count} training runs), not of other clients."
 
 
-def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictions) -> Iterator[str]:
-    """Tell what must be known to read the numbers: what is undefined and why, and how patients and runs belong."""
+def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictions, others: str) -> Iterator[str]:
+    """Tell what must be known to read the numbers: what is undefined and why, and how patients and runs belong.
+
+    `others` are those to whom `Predictions.again` relates the patients of a seed.
+    """
     for metric in pooled["metric"].unique():
         rows = clients[(clients["metric"] == metric) & clients["estimate"].isna()].drop_duplicates("client")
         if len(rows) and len(predictions.clients) > 1:
@@ -213,7 +218,7 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
     )
     if predictions.again:
         words += (
-            " Seeds draw from the same patients, so that both parts are corrected by the ratio of test to other "
-            f"patients, {predictions.again:.2g} (the runs' after Nadeau and Bengio 2003)."
+            " Seeds draw from the same patients, so that both parts are corrected by the ratio of test to "
+            f"{others}, {predictions.again:.2g} (the runs' after Nadeau and Bengio 2003)."
         )
     yield words

@@ -7,6 +7,7 @@ the same for all methods and runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +35,7 @@ def calibration(predictions: Predictions, level: float, ax: Axes | None, draws: 
 
     Each method's curve runs over the middle 95% of what it predicts. Copas (1983, Applied Statistics 32) smooths so.
     """
-    _of_two_classes(predictions)
+    _check(predictions)
     scores = np.concatenate([block.prediction.reshape(len(predictions.methods), -1) for block in predictions.blocks], 1)
     scores = _logits(scores)
     ends = np.quantile(scores, [0.025, 0.975], axis=1)
@@ -60,8 +61,15 @@ def calibration(predictions: Predictions, level: float, ax: Axes | None, draws: 
 
 
 def roc(predictions: Predictions, level: float, ax: Axes | None, draws: int, seed: int) -> Axes:
-    """Draw sensitivity over one minus specificity, averaged over runs at equal specificity."""
-    _of_two_classes(predictions)
+    """Draw sensitivity over one minus specificity, averaged over runs at equal specificity.
+
+    Runs that test no patient of one class have no such curve.
+    """
+    _check(predictions)
+    both = tuple(block for block in predictions.blocks if 0 < block.outcome.mean() < 1)
+    if not both:
+        raise ValueError("an ROC curve needs patients with and without the event under one seed, but there are none.")
+    predictions = replace(predictions, blocks=both)
     grid = np.linspace(0, 1, _POINTS)
 
     def curves(weights: np.ndarray, block: Block) -> np.ndarray:
@@ -93,7 +101,7 @@ def decision(predictions: Predictions, level: float, ax: Axes | None, draws: int
     Per patient, as Vickers and Elkin (2006, Medical Decision Making 26) define it. Thresholds end at four times the
     share of events.
     """
-    _of_two_classes(predictions)
+    _check(predictions)
     share = float(np.concatenate([block.outcome for block in predictions.blocks]).mean())
     grid = np.linspace(0.0, min(0.99, 4 * share), _POINTS + 1)[1:]
     odds = grid / (1 - grid)
@@ -120,9 +128,15 @@ def decision(predictions: Predictions, level: float, ax: Axes | None, draws: int
     return ax
 
 
-def _of_two_classes(predictions: Predictions) -> None:
+def _check(predictions: Predictions) -> None:
+    """Refuse predictions that have no curves, before anything is drawn."""
     if predictions.kind != "two classes":
         raise ValueError(f"pictures are of probabilities of two classes; these predictions are of {predictions.kind}.")
+    if len(predictions.methods) > _MOST:
+        raise ValueError(f"a picture holds {_MOST} methods at most, got {len(predictions.methods)}; assess fewer.")
+    tested, events = (sum(of(block.outcome) for block in predictions.blocks) for of in (len, np.sum))
+    if not 0 < events < tested:
+        raise ValueError(f"a picture needs patients with and without the event, got {events} events of {tested}.")
 
 
 def _logits(p: np.ndarray) -> np.ndarray:
@@ -135,8 +149,6 @@ def _draw(
     across: str, up: str,
 ) -> None:  # fmt: skip
     """Draw each method's curve with its band, over one grid or one for each method."""
-    if len(predictions.methods) > _MOST:
-        raise ValueError(f"a picture holds {_MOST} methods, got {len(predictions.methods)}; assess fewer.")
     draws = _checks.whole("draws", draws, 50)
     grids = np.broadcast_to(grids, (len(predictions.methods), grids.shape[-1]))
     made = np.zeros((draws + 1, *grids.shape))
@@ -151,8 +163,9 @@ def _draw(
         for limit in (low[i], high[i]):
             ax.plot(grids[i], limit, color="0.4", linestyle=line, linewidth=0.4, zorder=2)
         ax.plot(grids[i], made[0, i], color="black", linestyle=line, linewidth=1.2, zorder=3, label=name)
-    runs = f", mean over {len(predictions.seeds)} runs" if len(predictions.seeds) > 1 else ""
-    ax.set_xlabel(f"{across}\n{percent(level)} bands at each point, over patients{runs}")
+    runs = sum(block.prediction.shape[1] for block in predictions.blocks)
+    mean = f", mean over {runs} runs" if runs > 1 else ""
+    ax.set_xlabel(f"{across}\n{percent(level)} bands at each point, over patients{mean}")
     ax.set_ylabel(up)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize="small", handlelength=3.2)

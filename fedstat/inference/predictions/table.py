@@ -57,8 +57,9 @@ class Predictions:
 
     There is one block where all seeds are tested on the same patients, else one for each seed. `names` are those of
     `clients`; `classes` is empty without any. Where patients change with the seed and seeds draw from the same
-    patients, `again` is the test patients of a seed over the other patients that any seed tests; else it is 0. With
-    `anew` every seed has drawn its own clients, and numbers them alike.
+    patients, `again` is a run's ratio of test to training samples, or a table's of the patients whom a seed tests to
+    the others whom any seed tests; else it is 0. With `anew` every seed has drawn its own clients, and numbers them
+    alike.
     """
 
     kind: Kind
@@ -279,7 +280,9 @@ def _of_event(
     elif chosen == classes[0]:
         rows = rows.assign(outcome=1 - rows["outcome"], probability=1 - rows["probability"])
     other = "" if event is not None else ", unless event names the other"
-    return rows, [f"The event is {chosen!r}, of the classes {' and '.join(classes)}{other}."] * (usual != "1")
+    return rows, [f"The event is {chosen!r}, of the classes {' and '.join(map(repr, classes))}{other}."] * (
+        usual != "1"
+    )
 
 
 def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:

@@ -262,7 +262,7 @@ def test_the_event_of_a_run_is_one_of_its_classes_by_name():
         progress=False,
     )  # fmt: skip
     well, same, ill = (fs.assess(result, threshold=0.3, event=event) for event in (None, "well", "ill"))
-    assert "The event is 'well', of the classes ill and well, unless event names the other." in well.notes
+    assert "The event is 'well', of the classes 'ill' and 'well', unless event names the other." in well.notes
     pd.testing.assert_frame_equal(same.pooled, well.pooled)
     rows = result.predictions()
     sick = rows["outcome"] == 0
@@ -433,6 +433,10 @@ def test_other_kinds_and_prints():
         assert (found.pooled["low"] <= found.pooled["estimate"]).all()
         with pytest.raises(ValueError, match="two classes"):
             found.plot_roc()
+        assert not any("saying no" in sentence for sentence in found.conclusions)
+    told = fs.assess(many, "accuracy").conclusions[-2]
+    assert "not shown to beat always naming the most frequent class, which is right for " in told
+    assert len(fs.assess(many.head(1), "accuracy").conclusions) == 2
     found = fs.assess(table().assign(name="<b>Hôpital</b>"), "auc", pooled="clients")
     assert max(map(len, str(found).splitlines())) <= 120
     assert "<b>" not in found._repr_html_()
@@ -476,6 +480,22 @@ def test_roc_curves_are_scikit_learns_averaged_over_runs(pictured):
         x, y = curves[method]
         each = [roc_curve(*run, drop_intermediate=False)[:2] for run in runs]
         np.testing.assert_allclose(y, np.mean([np.interp(x, *one) for one in each], axis=0))
+
+
+def test_seeds_that_test_one_class_alone_have_no_roc_curve(pictured):
+    rows, _ = pictured
+    other = rows[rows["seed"] == 0].assign(seed=7, outcome=0, sample=lambda of: of["sample"] + 1000)
+    whole = drawn(fs.assess(rows[rows["seed"] == 0], "auc").plot_roc(draws=50))
+    found = fs.assess(pd.concat([rows[rows["seed"] == 0], other]), "brier")
+    for method, curve in drawn(found.plot_roc(draws=50)).items():
+        np.testing.assert_array_equal(curve, whole[method])
+    found.plot_calibration(draws=50)
+    none = fs.assess(other, "brier")
+    for picture in ("calibration", "roc", "decision"):
+        with pytest.raises(ValueError, match="with and without the event, got 0 events of 160"):
+            getattr(none, f"plot_{picture}")()
+    with pytest.raises(ValueError, match="with and without the event under one seed"):
+        fs.assess(pd.concat([other, other.assign(seed=8, outcome=1, sample=other["sample"] + 1000)])).plot_roc()
 
 
 def test_net_benefit_is_true_positives_less_false_ones_at_the_odds_of_the_threshold(pictured):
