@@ -89,6 +89,13 @@ def check_writable(what: str, folder: Path) -> None:
         ) from None
 
 
+def check_not_read(what: str, out: Path | None, *read: Path | None) -> None:
+    """Refuse to write over a file that is read."""
+    for path in read:
+        if out is not None and path is not None and out.exists() and path.exists() and out.samefile(path):
+            raise ValueError(f"{what} must name another file than {path}, which is read, got {out}.")
+
+
 def link(old: Path, new: Path) -> None:
     """Give a file a second name, or copy it where links are impossible."""
     try:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedstat._files import atomic_file, write_text
+from fedstat._files import atomic_file, check_not_read, write_text
 from fedstat.cli._comparison import options_named
 
 _PICTURES = ("calibration", "roc", "decision")
@@ -71,6 +71,9 @@ def assess(
 
     if out is not None and out.suffix.lower() not in ("", ".csv", ".md", ".txt"):
         raise ValueError(f"--out must end in .csv, .md or .txt, or name a folder, got {out}.")
+    written = [] if out is None else [out] if out.suffix else [out / "assessment.csv", out / "assessment.md"]
+    for path in written:
+        check_not_read("--out", path, file)
     with options_named():
         found = assessed(
             file, metric or None, control=control, threshold=threshold, level=level,
@@ -81,7 +84,6 @@ def assess(
         typer.echo(str(found))
         return
     texts = {".csv": found.to_csv, ".md": found.to_markdown, ".txt": found.__str__}
-    written = [out] if out.suffix else [out / "assessment.csv", out / "assessment.md"]
     for path in written:
         write_text(path, texts[path.suffix.lower()]().rstrip("\n") + "\n")
     if not out.suffix and found.predictions.kind == "two classes":

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedstat._files import atomic_file, write_text
+from fedstat._files import atomic_file, check_not_read, write_text
 from fedstat.cli._comparison import asked, comparing
 
 _PRINTED = "A table of a paper"
@@ -70,6 +70,7 @@ def compare(
     fedstat compare mine.csv --method algo --seed run --value acc --metric accuracy
     fedstat compare table.tex --runs 3 --spread sd --out honest.tex
     """
+    check_not_read("--out", out, *files)
     if spread is not None or runs is not None or files[0].suffix.lower() in _PAPERS:
         given = [name for name, usual in asked().items() if name != "level" and how[name] != usual]
         if given := given + ["plot"] * (plot is not None):

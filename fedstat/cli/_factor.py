@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedstat._files import check_not_read
 from fedstat.cli._factor_told import Analysis, as_text, as_values, bootstrapped, plot_scree, write_scores
 from fedstat.inference.formatting import counted, first_of
 
@@ -196,6 +197,7 @@ def factor(
             raise typer.BadParameter(f"{path} must end in {told}.", param_hint=option)
         if path is not None and not path.parent.is_dir():
             raise typer.BadParameter(f"there is no folder {path.parent}.", param_hint=option)
+        check_not_read(option, path, file, target)
     if correlation and (layer is not None or clients or missing != "refuse"):
         raise typer.BadParameter("--layer, --clients and --missing do not go with --correlation.")
     if ordinal and (correlation or layer is not None or clients):
@@ -277,10 +279,13 @@ def _analyse(
     varies = np.arange(p) if moments is None else np.flatnonzero(moments.varies())
     if kind == "ordinal":
         for name, column in zip(table.names, table.values.T, strict=True):
-            if len(np.unique(column[~np.isnan(column)])) > STEPS:
+            steps = len(np.unique(column[~np.isnan(column)]))
+            if steps > STEPS:
                 raise ValueError(
                     f"column {name!r} holds more than {STEPS} values; leave it (--without) or --ordinal out."
                 )
+            if steps < 2:
+                raise ValueError(f"column {name!r} holds one value alone; leave it out (--without).")
     if len(varies) < 2:
         raise ValueError(f"columns that vary: {len(varies)} of {p}; correlations need at least two.")
     if factors is not None and factors > len(varies):

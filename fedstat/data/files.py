@@ -7,6 +7,7 @@ import reprlib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ def from_csv(
     Parameters
     ----------
     path : path
-        The file, on this machine: addresses are refused.
+        The file, on this machine: addresses are refused. Columns are separated by commas, tabs or semicolons; between
+        semicolons numbers may have decimal commas.
     client, target : str
         Names of the client and of the target column. Clients are told apart by the text in the file, so that 01 and 1
         are two clients; they are ordered as numbers if all of them are numbers. Targets that are all numbers make a
@@ -103,6 +105,8 @@ def read_csv(
     """
     import pandas as pd
 
+    from fedstat.inference.reading.formats.tables import separator
+
     path = local("path", path)
     raw = prepare is not None
     if client == target:
@@ -112,10 +116,15 @@ def read_csv(
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header in every line
             # a mixed column of numbers and text is refused below
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
+            first, delimiter = partial(pd.read_csv, path, header=None, nrows=1, dtype=str), ","
+            header = first().iloc[0].tolist()
+            if not {client, target} <= {*header}:
+                delimiter = separator(",".join(map(str, header)))
+                header = first(sep=delimiter).iloc[0].tolist()
             empty = {name: list(_MISSING if raw and name not in (client, target) else _MISSING[:1]) for name in header}
             table = pd.read_csv(
                 path,
+                sep=delimiter,
                 index_col=False,
                 on_bad_lines="error",
                 keep_default_na=False,
@@ -138,13 +147,16 @@ def read_csv(
     if table.empty:
         raise ValueError(f"{path} has a header but no samples.")
     x = table[_input_columns(path, table, {"client": client, "target": target}, inputs, drop)]
+    if delimiter == ";":
+        table[target] = table[target].str.replace(r"^(\s*[-+]?\d+),(\d+\s*)$", r"\1.\2", regex=True)
+        x = x.assign(**{name: _numbers(x[name]) for name in text_columns(x)})
     needed = table[[client, target]] if raw else table[[client, target, *x.columns]]
     if needed.isna().any(axis=None):
         row, column = np.argwhere(needed.isna().to_numpy())[0]
         name = needed.columns[column]
         impute = "" if name in (client, target) else ', or impute by prepare="standard"'
         with open(path, newline="", encoding="utf-8") as file:
-            lines = csv.reader(file)  # fields in quotes may go over several lines
+            lines = csv.reader(file, delimiter=delimiter)  # fields in quotes may go over several lines
             line = [lines.line_num for _ in lines][row] + 1
         raise ValueError(
             f"{path}, line {line}: no value in column {name!r} (a short line or a missing value). Complete or drop "
@@ -212,6 +224,14 @@ def _check_case_numbers(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> 
             f'{holds} is an input. If it is a case number, leave it out, drop = ["{name}"]; if not, name it in inputs.',
             stacklevel=4,
         )
+
+
+def _numbers(text: pd.Series) -> pd.Series:
+    """Return a column of text as numbers, with decimal commas or points, if all its cells are numbers."""
+    import pandas as pd
+
+    found = pd.to_numeric(text.str.replace(",", "."), errors="coerce")
+    return found if found.notna().equals(text.notna()) else text
 
 
 def _narrowed(x: np.ndarray) -> np.ndarray:

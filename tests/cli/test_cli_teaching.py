@@ -46,6 +46,28 @@ def flat(text):
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
+@pytest.mark.parametrize(
+    ("words", "option", "out"),
+    [
+        (("factor", "a.csv"), "--scores", "link.csv"),
+        (("compare", "a.csv"), "--out", "folder/../a.csv"),
+        (("assess", "a.csv"), "--out", "a.csv"),
+        (("assess", "folder/assessment.csv"), "--out", "folder"),
+    ],
+)
+def test_no_command_writes_over_what_it_reads(tmp_path, monkeypatch, words, option, out):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    text = "method,seed,accuracy,outcome,probability\nA,0,0.5,0,0.1\nA,1,0.6,1,0.7\nA,2,0.7,0,0.2\n"
+    for path in (Path("a.csv"), Path("folder", "assessment.csv")):
+        path.write_text(text)
+    Path("link.csv").symlink_to("a.csv")
+    done = fedstat(*words, option, out)
+    assert done.exit_code == 1
+    assert f"{option} must name another file than {words[1]}, which is read" in flat(done.output)
+    assert Path(words[1]).read_text() == text
+
+
 @pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)
 def test_help_ends_in_examples_of_its_own_command(words):
     lines = [line.strip() for line in fedstat(*words, "--help").output.splitlines() if line.strip()]

@@ -153,6 +153,11 @@ def test_answers_in_steps(tmp_path):
         in factor(path, "--ordinal", "--missing", "listwise", "--without", "age").stdout
     )
     assert "column 'age' holds more than 20 values" in factor(path, "--ordinal", "--missing", "pairwise").stderr
+    frame.assign(age=1).to_csv(path, index=False)
+    assert (
+        "'age' holds one value alone; leave it out (--without)"
+        in factor(path, "--ordinal", "--missing", "pairwise").stderr
+    )
     assert factor(path, "--ordinal", "--missing", "likelihood").exit_code == 2
 
 

@@ -217,6 +217,27 @@ def test_csv(tmp_path):
         data.from_csv(path)
 
 
+@pytest.mark.parametrize(("separator", "decimal"), [(";", ","), (";", "."), ("\t", ".")])
+@pytest.mark.parametrize("prepare", [None, "standard"])
+def test_a_csv_of_another_country_is_the_same_clients(tmp_path, separator, decimal, prepare):
+    rng, path = np.random.default_rng(0), tmp_path / "a.csv"
+    table = pd.DataFrame(rng.normal(size=(30, 3)).round(3), columns=["a", "b; or c", "y"])
+    table.insert(0, "client", np.where(np.arange(30) % 2, "Graz, Ost", "Köln; 1"))
+    if prepare:
+        table = table.assign(word=np.where(rng.random(30) < 0.5, "1,5 mg", "none"))
+        table.loc[3, "a"] = np.nan
+    table.to_csv(path, index=False)
+    expected = data.from_csv(path, prepare=prepare)
+    table.to_csv(path, index=False, sep=separator, decimal=decimal)
+    found = data.from_csv(path, prepare=prepare)
+    assert found.names == expected.names == ("Graz, Ost", "Köln; 1")
+    np.testing.assert_array_equal(found.train.x, expected.train.x)
+    np.testing.assert_array_equal(found.train.y, expected.train.y)
+    path.write_text("client;a;y\n1;2;0\n1;;0\n")
+    with pytest.raises(ValueError, match="line 3: no value in column 'a'"):
+        data.from_csv(path)
+
+
 def csv_of(path, codes, targets, **options):
     """A file with three samples for every code and target."""
     lines = [f"{code},{i},{y}" for i, (code, y) in enumerate(zip(codes * 3, targets * 3, strict=True))]
