@@ -66,7 +66,7 @@ def parts(
     were tested twice, and `between` is what of it splits by class keep from showing. Unless all runs test the `same`
     patients, the variance of the mean is ``(1 / S + again) s^2`` (Nadeau and Bengio 2003). A run tests the share ``f =
     again / (1 + again)`` of all patients, so that the variance over patients is ``1 - f + S f`` times what it were
-    without.
+    without; where there are validation samples, `f` is too large, and so is the variance.
     """
     estimate, spread, runs_df, n = moments(by_seed)
     known = np.maximum(n, 1)

@@ -267,7 +267,8 @@ def _of_event(
         raise ValueError(f"event must be one of two classes, got {event!r}, but {path} has {has}.")
     if len(classes) != 2:
         return rows, []
-    usual = "1" if {*classes} == {"0", "1"} else None if wide else classes[1]
+    plain = {*classes} == {"0", "1"}
+    usual = "1" if plain else None if wide else classes[1]
     if (chosen := usual if event is None else str(event)) is None:
         raise ValueError(
             f"{path} has two classes, {' and '.join(classes)}, and does not say which is the event: fs.assess takes "
@@ -280,9 +281,8 @@ def _of_event(
     elif chosen == classes[0]:
         rows = rows.assign(outcome=1 - rows["outcome"], probability=1 - rows["probability"])
     other = "" if event is not None else ", unless event names the other"
-    return rows, [f"The event is {chosen!r}, of the classes {' and '.join(map(repr, classes))}{other}."] * (
-        usual != "1"
-    )
+    told = f"The event is {chosen!r}, of the classes {' and '.join(map(repr, classes))}{other}."
+    return rows, [] if plain and chosen == "1" else [told]
 
 
 def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:

@@ -165,6 +165,7 @@ def test_of_two_classes_with_names_the_event_must_be_named():
         for table, name in ((numbers, event), (words, "ill" if event else "well")):
             found = fs.assess(table, metrics, threshold=0.4, event=name)
             pd.testing.assert_frame_equal(found.pooled, expected.pooled)
+            assert any("The event is" in note for note in found.notes) == (name != 1)
     assert any("The event is 'well', of the classes 'ill' and 'well'." in note for note in found.notes)
     assert "In accuracy and sensitivity the event is named from a probability of 0.4 on." in found.notes
     with pytest.raises(ValueError, match=r"two classes, ill and well, .* event='ill' or event='well'"):

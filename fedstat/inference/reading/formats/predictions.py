@@ -40,7 +40,7 @@ def read(path: Path, given: Mapping[str, Any], content: pd.DataFrame | None = No
             parts += [one.assign(**more) for one in found]
             left_out[metric] = left_out.get(metric, 0) + gone
     notes = [
-        f"scores are made of predictions, by client and seed; the event is named from {_CUT} on; "
+        f"scores are made of predictions, by client and seed; of two classes the event is named from {_CUT} on; "
         "intervals are over seeds, and fedstat.assess has those over patients"
     ]
     if gaps := [f"{name.replace('_', ' ')} of {count}" for name, count in left_out.items() if count]:
