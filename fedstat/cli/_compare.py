@@ -11,7 +11,6 @@ from fedstat._files import atomic_file, check_not_read, write_text
 from fedstat.cli._comparison import asked, comparing
 
 _PRINTED = "A table of a paper"
-_PAPERS = (".tex", ".md", ".html", ".htm")
 _FORMATS = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 
 
@@ -39,15 +38,16 @@ def compare(
         ),
     ] = None,
     methods_in: Annotated[
-        str, typer.Option(help="Where the methods are: rows or columns.", rich_help_panel=_PRINTED)
-    ] = "rows",
+        str | None,
+        typer.Option(help="Where the methods are: rows or columns.", show_default="rows", rich_help_panel=_PRINTED),
+    ] = None,
     smaller: Annotated[
         bool,
         typer.Option("--smaller", help="Smaller values are better in all columns without ↑.", rich_help_panel=_PRINTED),
     ] = False,
     number: Annotated[
-        int, typer.Option("--table", min=1, help="Which table of the file.", rich_help_panel=_PRINTED)
-    ] = 1,
+        int | None, typer.Option("--table", min=1, help="Which table of the file.", rich_help_panel=_PRINTED)
+    ] = None,
 ) -> None:
     """Compare methods, paired on seeds, and say what may be concluded.
 
@@ -57,8 +57,9 @@ def compare(
     refused. A method that ran later and alone, under the same seeds, is
     compared by naming both folders.
 
-    Of a paper's table (.tex, .md or .html, or any with --spread) it says which
-    bold faces stand: means and deviations of unpaired runs are all it has.
+    Of a paper's table (.tex, .md or .html, a .csv with the columns method,
+    mean and sd, or any with --spread) it says which bold faces stand: means
+    and deviations of unpaired runs are all it has.
     Written to a .tex, the table has all in bold that may be the best.
 
     Examples:
@@ -70,8 +71,10 @@ def compare(
     fedstat compare mine.csv --method algo --seed run --value acc --metric accuracy
     fedstat compare table.tex --runs 3 --spread sd --out honest.tex
     """
+    from fedstat.inference.printed.table import is_printed
+
     check_not_read("--out", out, *files)
-    if spread is not None or runs is not None or files[0].suffix.lower() in _PAPERS:
+    if spread is not None or runs is not None or is_printed(files[0]):
         given = [name for name, usual in asked().items() if name != "level" and how[name] != usual]
         if given := given + ["plot"] * (plot is not None):
             raise ValueError(

@@ -93,3 +93,15 @@ def test_commands_that_set_their_argument_as_it_is_are_read(cell):
     cells = read_printed(latex(r"\ours{X2} & 81 & 2\\", rf"Y & {cell} & 2\\"), runs=3, spread="sd").cells
     assert cells["method"].tolist() == ["X2", "X2", "Y", "Y"]
     assert cells.loc[2, ["mean", "sd"]].tolist() == [84.0, 0.5]
+
+
+def test_what_stands_between_rows_is_no_cell_and_mathematics_in_markdown_is_a_value():
+    rows = (
+        r"X & 81 & 2 \tabularnewline", r"\addlinespace[2pt]\rule{0pt}{2.6ex} Y & 82 & 2 \tabularnewline",
+        r"\arrayrulecolor{black}\cdashline{1-3}\noalign{\vskip 2pt} Z & 83 & 2 \\",
+    )  # fmt: skip
+    assert read_printed(latex(*rows)).cells["method"].tolist() == list("XXYYZZ")
+    source = r"|M|$\alpha$|b|" + "\n|-|-|-|\n" + r"|A|$82.3 \pm 0.1$|1|" + "\n" + r"|B|$\mathbf{83_{\pm .2}}$|2|"
+    cells = read_printed(source, runs=3, spread="sd").cells
+    assert cells["setting"].tolist() == ["α", "b"] * 2
+    assert cells[["mean", "sd", "bold"]].to_numpy().tolist()[::2] == [[82.3, 0.1, False], [83, 0.2, True]]

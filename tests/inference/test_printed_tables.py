@@ -89,7 +89,7 @@ def test_what_is_printed_is_read_back(table):
         "|".join(["", "", *heads, ""]) + "\n" + "|---" * (len(heads) + 1) + "|\n" + "\n".join(markdown),
     ]
     for source in sources:
-        read = read_printed(source, runs=3, spread="sd").cells
+        read = read_printed(source, runs=3, spread="sd", methods="rows").cells
         assert read[["mean", "sd", "bold"]].to_numpy().tolist() == [
             [m / 100, s / 100, b] for row in table for m, s, b in row
         ]
@@ -121,7 +121,7 @@ def test_a_page_with_spanning_cells_and_a_list_are_read(tmp_path):
         ("||a|\n|-|-|\n|A|yes|", {}, "no column beside the first holds a value"),
         ("|M|acc|std|\n|-|-|-|\n|A|82|1|\n|B|80|1|", {}, "column 'std' holds no scores"),
         ("|S|acc|s.d.|\n|-|-|-|\n|A|82|1|\n|B|80|1|", {"methods": "columns"}, "column 's.d.' holds no scores"),
-        ("||a / standard deviation|\n|-|-|\n|A|1|\n|B|2|", {}, "column 'standard deviation' holds no scores"),
+        ("||a / standard deviation|\n|-|-|\n|A|1|\n|B|2|", {}, "column 'a / standard deviation' holds no scores"),
         ("||a|\n|-|-|\n|A|84<br>83|\n|B|80|", {}, "line 3, 'a': '84 83' is no value"),
         ("||a|\n|-|-|\n|A|84|\n|B|80|79|", {}, "line 4: '79' stands beyond the 2 columns of the head"),
         ("||a|\n|-|-|\n|A|80|\n|B|0.8|", {}, "line 4: 0.8 seems a share among percent such as 80, for 'a'"),
@@ -318,11 +318,59 @@ def test_headings_group_methods_or_name_settings_and_labels_that_could_be_either
         "EMNIST / a",
         "EMNIST / b",
     ]
-    labels = (r"\multirow{2}{*}{S} & X & 1\\", r"& Y & 2\\", r"\multirow{2}{*}{T} & X & 3\\", r"& Y & 4\\")
+    labels = (r"\multirow{2}{*}{S} & X & 1\\", r"& Y & 2\\", r"T & X & 3\\", r"& Y & 4\\")
     with pytest.raises(ValueError, match="rows have two labels, and the second repeats"):
-        read_printed(latex(*labels))
+        read_printed(latex(*labels).replace(r"{T}", "T").replace("M & a & b", "D & M & b"))
+    cells = read_printed(latex(*labels).replace("M & a & b", "Dataset & Method & b")).cells
+    assert cells[["setting", "method", "mean"]].to_numpy().tolist() == [
+        ["S / b", "X", 1], ["S / b", "Y", 2], ["T / b", "X", 3], ["T / b", "Y", 4],
+    ]  # fmt: skip
+    groups = latex(r"Old & X & 1\\", r"New & Y & 2\\").replace("M & a & b", "Kind & Method & b")
+    assert read_printed(groups).cells["setting"].tolist() == ["b", "b"]
     below = (r"& X & 1\\", r"\multirow{-2}{*}{S} & Y & 2\\")
     assert read_printed(latex(*below)).cells["method"].tolist() == ["X", "Y"]
+
+
+TURNED = "|{}|A|B|C|\n|-|-|-|-|\n|x|1|2|**3**|\n|y|1|**2**|1|\n|z|1|2|**3**|"
+
+
+def test_where_methods_are_is_asked_if_bold_faces_or_heads_speak_against_it():
+    with pytest.raises(ValueError, match=r'each row, and not each column, has one bold face: .* methods="columns"'):
+        read_printed(TURNED.format("M"))
+    with pytest.raises(ValueError, match="'Dataset' heads the rows: where are the methods"):
+        read_printed(TURNED.format("Dataset").replace("*", ""))
+    assert read_printed(TURNED.format("Dataset"), methods="columns").cells["setting"].tolist() == list("xxxyyyzzz")
+    assert read_printed(TURNED.format("Dataset"), methods="rows").cells["setting"].tolist() == list("ABC") * 3
+    upright = "|Dataset|x|y|z|\n|-|-|-|-|\n|A|1|1|1|\n|B|2|**2**|2|\n|C|**3**|1|**3**|"
+    assert read_printed(upright).cells["setting"].tolist() == list("xyz") * 3
+    with pytest.raises(ValueError, match=r'each column, and not each row, has one bold face.* say methods="rows"'):
+        read_printed(upright, methods="columns")
+
+
+HEADS = [("acc", "acc sd"), ("mean_acc", "std_acc"), ("F1 / mean", "F1 / std. dev."), ("CIFAR-10", "SD of CIFAR-10")]
+
+
+@pytest.mark.parametrize(("mean", "spread"), HEADS)
+def test_columns_of_spreads_belong_to_their_means(mean, spread):
+    source = f"|M|{mean}|{spread}|loss|loss (se)|\n|-|-|-|-|-|\n|A|1|.1|3|.2|\n|B|2|.3|4||"
+    cells = read_printed(source, runs=4).cells
+    assert cells["setting"].tolist() == [mean, "loss"] * 2
+    assert cells["sd"].fillna(-1).tolist() == [0.1, 0.4, 0.3, -1]
+    with pytest.raises(ValueError, match=r"line 4: .* must be one number of at least 0, got '-.3'"):
+        read_printed(source.replace("|.3", "|-.3"), runs=4)
+    with pytest.raises(ValueError, match="column 'x_sd' holds no scores"):
+        read_printed(source.replace("(se)", "").replace(f"|{spread}|", "|x_sd|"), runs=4)
+
+
+def test_a_list_of_means_is_judged_without_options(tmp_path):
+    (file := tmp_path / "t.csv").write_text("dataset,method,rmse,std,n,bold\nS,A,.8,.01,3.0,1.0\nS,B,1.9,.01,3.0,\n")
+    told = CliRunner().invoke(app, ["compare", str(file), "--level", ".9"])
+    assert told.stdout.startswith("1 of 1 bold faces with a deviation stand.\n\nA (S / rmse) stands")
+    file.write_text(file.read_text().replace("1.0", "x"))
+    assert "line 2: bold must be 1 for a bold face" in CliRunner().invoke(app, ["compare", str(file)]).stderr
+    file.write_bytes(b"method,mean,sd\nM\xe9thode,1,2\n")
+    with pytest.raises(ValueError, match=r"t.csv is no text in UTF-8"):
+        read_printed(file)
 
 
 def test_several_bold_faces_are_held_against_each_other_too():
@@ -334,7 +382,14 @@ def test_several_bold_faces_are_held_against_each_other_too():
     beside = compare_printed(printed([80.0, 81.4, 81.2], [np.nan, 0.5, 0.5], bold=[1]))
     assert "m1 (s) is not told apart from m0 (only the order is known) and m2 (0.2 [" in str(beside)
     alone = compare_printed(printed([80.0, 81.4, 81.2], [0.5, np.nan, 0.5], bold=[1]))
-    assert "m1 (s): only the order is known" in str(alone)
+    told = "m1 (s): only the order is known, there is no deviation that can be compared"
+    assert f"{told}.\n" in str(alone)
+    assert str(alone).startswith("No bold face has a deviation that can be compared.")
+    behind = compare_printed(printed([82.0, 81.0, 79.0], np.nan, bold=[1], step=0.1))
+    assert f"{told}; printed better: m0 (82.0).\n" in str(behind)
+    assert "m1 (s): only the order is known, one run has no deviation." in str(
+        compare_printed(printed([80.0, 81.0], [0.1, 0.1], n=1))
+    )
     assert "times as wide" not in str(alone)
 
 
@@ -353,10 +408,14 @@ LESS = [
     "RMSE",
     "Cross-entropy",
     "NLL",
-    "ECE ↓",
+    "Avg. rank",
+    "Test Err.",
+    "ECE",
+    "PPL ↓",
     r"FID $\downarrow$",
 ]
-MORE = ["Acc", "CIFAR-10", "Top-1", "Loss / Accuracy", "Loss ↑", r"MAE $\uparrow$", "Lossless", "Terror"]
+MORE = ["Acc", "Top-1", "Loss / Accuracy", "Loss ↑", r"MAE $\uparrow$", "Acc, rank 8"]
+OPEN = ["CIFAR-10", "Lossless", "Terror", "Forgetting", "rank 8"]
 
 
 def two(head, other="b", smaller=False):
@@ -370,20 +429,30 @@ def test_less_is_better_in_columns_that_say_so_and_in_no_others(head):
     found = two(head)
     assert found.bold["answer"].tolist() == ["stands", "stands"]
     assert found.differences["difference"].tolist() == pytest.approx([0.4, 14.7])
-    assert f"Less is taken to be better in {head}." in found.notes
+    shown = head.replace(r"$\downarrow$", "↓")
+    assert f"Less is taken to be better in {shown}, and more in all others." in found.notes
 
 
 @pytest.mark.parametrize("head", MORE)
 def test_more_is_better_in_all_others(head):
     found = two(head)
     assert found.bold["answer"].tolist() == ["contradicted", "stands"]
-    assert "Less is" not in str(found)
+    assert "More is taken to be better everywhere." in found.notes
+
+
+@pytest.mark.parametrize("head", OPEN)
+def test_where_the_only_bold_face_is_the_worst_of_an_unknown_metric_it_is_asked_what_is_better(head):
+    with pytest.raises(ValueError, match=f"the only bold face of {head} is the worst value if more is better: mark"):
+        two(head)
+    with pytest.raises(ValueError, match=r"the only bold face of b is the worst value if less is better in .*: mark"):
+        two(head, smaller=True)
+    assert two(f"{head} ↓").bold["answer"].tolist() == ["stands", "stands"]
 
 
 def test_a_whole_table_may_be_said_to_be_of_losses_and_bold_faces_tell_when_it_is_not():
     found = two("FID", "Acc ↑", smaller=True)
     assert found.bold["answer"].tolist() == ["stands", "stands"]
-    assert "Less is taken to be better in FID." in found.notes
+    assert "Less is taken to be better in FID, and more in all others." in found.notes
     tables = [printed([0, 9], [1, 1], bold=[1], setting=name).cells for name in ("Focal loss", "Error")]
     with pytest.raises(
         ValueError, match=r"2 of 2 .* if less is better in Focal loss and Error.*: mark each head with ↓"
@@ -436,5 +505,7 @@ def test_what_spans_or_nests_otherwise_is_refused_with_its_line_and_other_tables
     first = f"\\begin{{tabular}}{{lc}}\nM & X \\\\\n\\hline\nA & {unread} \\\\\nB & 81 \\\\\n\\end{{tabular}}\n"
     other = f"\\begin{{tabular}}{{lc}}\nM & X \\\\\n\\hline\n{ROWS}\\end{{tabular}}\n"
     with pytest.raises(ValueError, match=r"line 4: \\.* is not read"):
+        read_printed(first + other, table=1)
+    with pytest.raises(ValueError, match=r"it holds 2 tables: say table=1 \(not read\) or table=2 \(M, X\)\."):
         read_printed(first + other)
-    assert read_printed(other + first, runs=3, spread="sd").cells["mean"].tolist() == [82.3, 81.1]
+    assert read_printed(other + first, runs=3, spread="sd", table=1).cells["mean"].tolist() == [82.3, 81.1]

@@ -60,7 +60,11 @@ _NOTE = re.compile(
 )
 _FOREIGN = re.compile(rf"\\(?!(?:{_SETS})(?![a-zA-Z]))[a-zA-Z]+\*?(?=\s*(?:\[[^]]*\]\s*)*\{{.*\d)|\\char(?=\d)", re.S)
 _ARROWS = {"uparrow": "↑", "downarrow": "↓"}
-_PARTIAL_RULE = re.compile(r"\\(?:cline|cmidrule)(?:\([a-z]*\))?\{[^}]*\}")
+#: Rules that do not span the table, spaces between rows, struts, and the colour of rules.
+_BETWEEN = re.compile(
+    r"\\(?:cline|cmidrule|cdashline|noalign|arrayrulecolor)(?:\([a-z]*\)|\[[^]]*\])?\{[^}]*\}(?:\[[^]]*\])?|"
+    r"\\addlinespace(?:\[[^]]*\])?|\\rule(?:\[[^]]*\])?\{[^}]*\}\{[^}]*\}"
+)
 _RULE = re.compile(
     r"\\(?:end(?:first)?head|end(?:last)?foot|toprule|midrule|bottomrule|hline|specialrule(?:\{[^}]*\}){3}|Xhline\{[^}]*\})(?:\[[^]]*\])?"
 )
@@ -82,6 +86,7 @@ def latex_grids(text: str) -> list[Grid]:
     """Return the tables of LaTeX source; the head ends at the first rule that spans the table and has rows above."""
     # comments go, their lines stay
     text = re.sub(r"(?<!\\)((?:\\\\)*)%.*", r"\1", text)
+    text = re.sub(r"\\tabularnewline(?![a-zA-Z])", r"\\\\", text)
     return [_latex_grid(found[2], text[: found.start(2)].count("\n") + 1) for found in _TABULAR.finditer(text)]
 
 
@@ -102,7 +107,7 @@ def _latex_grid(body: str, line: int) -> Grid:
     rows: list[list[Cell]] = []
     head = 0
     for source in _split(body, "\\\\"):
-        inner = _PARTIAL_RULE.sub("", re.sub(r"^\s*\[[^]]*\]", "", source))  # the space of \\\\[2pt]
+        inner = _BETWEEN.sub("", re.sub(r"^\s*\[[^]]*\]", "", source))  # the space of \\\\[2pt]
         content = _RULE.sub("", inner)
         if head == 0 and rows and content != inner:
             head = len(rows)
@@ -219,9 +224,12 @@ def _marked(line: str, number: int) -> list[Cell]:
 
 
 def _marked_cell(text: str, line: int) -> Cell:
-    """Read a cell with Markdown's stars, or HTML's tags, around what is bold or underlined."""
+    """Read a cell with Markdown's stars, or HTML's tags, around what is bold or underlined, or with mathematics."""
     bold, underlined = re.search(r"\*\*|__|<b>|<strong>", text), re.search(r"<u>", text)
     plain = unescape(re.sub(r"<[^>]*>", " ", re.sub(r"\*\*|__", "", text)))  # a tag such as <br> parts two numbers
+    if re.search(r"\$.*\\.*\$", plain):
+        cell = _latex_cell(plain, line)
+        return replace(cell, bold=cell.bold or bool(bold), underlined=cell.underlined or bool(underlined))
     return Cell(" ".join(plain.split()), line, bool(bold), bool(underlined))
 
 

@@ -53,16 +53,15 @@ def _bold(row: dict[str, str], differences: pd.DataFrame) -> set[str]:
 
 
 def _cell(row: dict[str, float], bold: bool) -> str:
-    value = _decimal(row["mean"], row["step"])
+    value = decimal(row["mean"], row["step"]).replace("-", "$-$")
     if row["sd"] == row["sd"]:
-        value += rf" $\pm$ {_decimal(row['sd'], row['sd_step'])}"
+        value += rf" $\pm$ {decimal(row['sd'], row['sd_step'])}"
     return rf"\textbf{{{value}}}" if bold else value
 
 
-def _decimal(value: float, step: float) -> str:
+def decimal(value: float, step: float) -> str:
     """Return a number with the decimals that were printed."""
-    shown = f"{abs(value):.{max(0, math.ceil(-math.log10(step) - 1e-9))}f}"
-    return f"$-${shown}" if value < 0 else shown
+    return f"{value:.{max(0, math.ceil(-math.log10(step) - 1e-9))}f}"
 
 
 def _with_arrow(setting: str, less: bool) -> str:

@@ -13,7 +13,7 @@ from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
-from fedstat.inference.printed.printing import latex
+from fedstat.inference.printed.printing import decimal, latex
 from fedstat.inference.printed.table import PrintedTable
 from fedstat.inference.reading.formats.tables import variant
 from fedstat.inference.reading.scores import better
@@ -78,7 +78,8 @@ class PrintedComparison:
     def __str__(self) -> str:
         counts = self.bold["answer"].value_counts()
         judged = len(self.bold) - counts.get("order only", 0)
-        lines = [f"{counts.get('stands', 0)} of {judged} bold faces with a deviation stand.", ""]
+        told = f"{counts.get('stands', 0)} of {judged} bold faces with a deviation stand."
+        lines = [told if judged else "No bold face has a deviation that can be compared.", ""]
         lines += [self._sentence(row) for row in self.bold.to_dict("records")]
         return "\n".join([*lines, "", *self.notes])
 
@@ -88,7 +89,13 @@ class PrintedComparison:
             (self.differences["setting"] == row["setting"]) & (self.differences["bold"] == row["method"])
         ].set_index("method")
         if row["answer"] == "order only":
-            return f"{name}: only the order is known, no deviation is printed."
+            cells = self.printed.cells[self.printed.cells["setting"] == row["setting"]].set_index("method")
+            single = cells["sd"].notna().any() and (cells["runs"] == 1).all()
+            why = "one run has no deviation" if single else "there is no deviation that can be compared"
+            ahead = [
+                f"{one} ({decimal(*cells.loc[one, ['mean', 'step']])})" for one in own.index[own["difference"] < 0]
+            ]
+            return f"{name}: only the order is known, {why}{'; printed better: ' * bool(ahead)}{', '.join(ahead)}."
         if row["answer"] == "stands":
             near = own["difference"].idxmin()
             return f"{name} stands: the nearest is {near}, {_told(own.loc[near])} behind."
@@ -125,7 +132,8 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     Raises
     ------
     ValueError
-        If a setting has fewer than two methods, or most bold faces are the worst of their settings.
+        If a setting has fewer than two methods, or it is not known what is better: most bold faces are the worst of
+        their settings, or the only one is in a setting without an arrow that names no metric.
 
     Examples
     --------
@@ -136,8 +144,9 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     0      C  not told apart  (B,)
     """
     level = check_level(level)
-    sign = printed.cells["setting"].map(lambda name: _sign(name, printed.smaller))
-    cells = printed.cells.assign(sign=sign, better=printed.cells["mean"] * sign)
+    known = printed.cells["setting"].map(lambda name: _sign(name, printed.smaller))
+    sign = known.where(known != 0, -1 if printed.smaller else 1)
+    cells = printed.cells.assign(known=known, sign=sign, better=printed.cells["mean"] * sign)
     settings = {str(name): own.reset_index(drop=True) for name, own in cells.groupby("setting", sort=False)}
     for name, own in settings.items():
         if len(own) < 2:
@@ -172,25 +181,33 @@ def _spread(own: pd.DataFrame) -> pd.Series:
 
 
 def _sign(setting: str, smaller: bool) -> int:
-    """Return -1 if less is better, by the arrow in a setting's name, by `smaller`, or by the last metric it names."""
+    """Return -1 if less is better and 1 if more is, by a setting's arrow or the last metric it names, 0 if neither.
+
+    If smaller values are said to be better, metrics do not count.
+    """
     if arrow := re.search(r"[↓↑]|\\(?:down|up)arrow", setting):
         return -1 if arrow[0] in ("↓", r"\downarrow") else 1
-    for head in reversed(setting.split(" / ")):
-        named = {better(variant(name) or name.lower()) for name in (head, *re.findall(r"[^\W_]+", head))} - {0}
-        if named and not smaller:
+    for head in () if smaller else reversed(setting.split(" / ")):
+        words = [word for word in re.findall(r"[^\W_]+", head) if word.lower() != "rank"]  # of a matrix: "rank 8"
+        if named := {better(variant(name) or name.lower()) for name in (head, *words)} - {0}:
             return sum(named) or 1
-    return -1 if smaller else 1
+    return 0
 
 
 def _check_direction(settings: dict[str, pd.DataFrame], less: tuple[str, ...], smaller: bool) -> None:
-    """Refuse a table whose bold faces are mostly the worst values: the direction is not what was said."""
-    marked = [own for own in settings.values() if own["bold"].sum() == 1]
-    worst = sum(bool(own["bold"][own["better"].argmin()]) for own in marked)
-    if marked and worst > len(marked) / 2:
+    """Refuse bold faces that are the worst values, mostly or where it is not known what is better."""
+    marked = {name: own for name, own in settings.items() if own["bold"].sum() == 1}
+    faces = {name: own["better"][own["bold"]].item() for name, own in marked.items()}
+    worst = [name for name, own in marked.items() if faces[name] == own["better"].min() < own["better"].max()]
+    taken = f"less is better in {listed(less)}, and more elsewhere" if less else "more is better"
+    if len(worst) > len(marked) / 2:
         raise ValueError(
-            f"{worst} of {len(marked)} bold faces are the worst of their settings if "
-            f"{f'less is better in {listed(less)}, and more elsewhere' if less else 'more is better'}: "
+            f"{len(worst)} of {len(marked)} bold faces are the worst of their settings if {taken}: "
             + ("mark each head with ↓ or ↑." if less and not smaller else f"say smaller={not smaller}.")
+        )
+    if open_ := [name for name in worst if marked[name]["known"].iloc[0] == 0]:
+        raise ValueError(
+            f"the only bold face of {listed(open_)} is the worst value if {taken}: mark the head with ↓ or ↑."
         )
 
 
@@ -267,12 +284,15 @@ def _notes(
 ) -> list[str]:
     from scipy import stats
 
-    told = [f"Less is taken to be better in {listed(less)}."] if less else []
+    others = ", and more in all others" * (len(less) < len(settings))
+    told = (
+        f"Less is taken to be better in {listed(less)}{others}." if less else "More is taken to be better everywhere."
+    )
     if not family:
-        return [*told, "No deviation is printed: only the order of the values is known.", _UNKNOWN]
+        return [told, "No deviation can be compared: only the order of the values is known.", _UNKNOWN]
     counts = sorted({int(n) for own in settings.values() for n in own["runs"][_spread(own)]})
     notes = [
-        *told,
+        told,
         f"All answers hold together at a level of {100 * level:.4g}%, over {family} setting{'s' * (family > 1)} with "
         f"deviations, of {listed(map(str, counts))} runs each, taken as independent. The limits of each pair hold by "
         f"themselves, at {100 * (1 - 2 * alpha):.4g}%.",

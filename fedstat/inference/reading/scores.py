@@ -14,11 +14,12 @@ SHARES = (
     "calibration_error", "average_precision", "sensitivity", "specificity", "concordance",
 )  # fmt: skip
 #: Metrics of which less is better.
-LOSSES = frozenset(
-    ["log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy", "brier"]
-)
-#: Metrics that are never negative; a loss of one's own may be.
-POSITIVE = LOSSES - {"loss"}
+LOSSES = frozenset((
+    "log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy", "brier",
+    "ece", "err", "ppl", "nll", "wer", "fid", "rank",
+))  # fmt: skip
+#: Metrics that are never negative; a loss of one's own may be, and a density's logarithm.
+POSITIVE = LOSSES - {"loss", "nll"}
 _GAINS = (frozenset(SHARES) | {"r2"}) - LOSSES - {"majority_share"}
 SPLITS = ("test", "validation", "train")
 
