@@ -24,9 +24,10 @@ one. The rule, and which tables enter, were written into a plan, `simulations/bo
 was computed. Tables of {later} entered later by the same rule, on 28 November 2026,
 when the answers of the other {planned} were known; without them {before} of {of} stand.
 
-Of {faces} bold faces, {order} have no deviation over runs: only the order is known. What a table does not say is
-read as three runs and a standard deviation. Then **{stand} stand** of the other {judged}, {open} are not told apart
-from at least one other method, and {worse} contradicted.
+Of {faces} bold faces, {order} have no deviation over runs that can be compared: only the order is known, and
+{behind} of them are not the best printed. What a table does not say is read as three runs and a standard deviation.
+Then **{stand} stand** of the other {judged}, {open} are not told apart from at least one other method, and {worse}
+contradicted.
 
 | where a table does not say | bold faces that stand, with 95% limits over papers |
 |---|---|
@@ -44,7 +45,8 @@ Table 2 is left out.
 
 ## By number of runs
 
-Only tables with deviations over runs are counted.
+Only tables that print deviations over runs are counted. Order only are faces that lack their own deviation, or those of
+all other methods.
 
 {runs}
 
@@ -98,6 +100,7 @@ def page() -> str:
         none=d["looked"]["none"],
         unmarked=d["unmarked"],
         **d["seen"],
+        behind=d["behind"],
         kinds=_table(d["kinds"], {"kind": "the table states", "tables": "tables", **COUNTS}),
         runs=_table(d["runs"], {"runs": "runs", "tables": "tables", **COUNTS}),
         rows=_table(places, {**PLACE, **COUNTS, "needed": "runs needed"}),
