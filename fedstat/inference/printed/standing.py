@@ -188,8 +188,8 @@ def _sign(setting: str, smaller: bool) -> int:
     if arrow := re.search(r"[↓↑]|\\(?:down|up)arrow", setting):
         return -1 if arrow[0] in ("↓", r"\downarrow") else 1
     for head in () if smaller else reversed(setting.split(" / ")):
-        words = [word for word in re.findall(r"[^\W_]+", head) if word.lower() != "rank"]  # of a matrix: "rank 8"
-        if named := {better(variant(name) or name.lower()) for name in (head, *words)} - {0}:
+        named = {better(variant(name) or name.lower()) for name in (head, *re.findall(r"[^\W_]+", head))} - {0}
+        if named:
             return sum(named) or 1
     return 0
 

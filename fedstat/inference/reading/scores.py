@@ -16,7 +16,7 @@ SHARES = (
 #: Metrics of which less is better.
 LOSSES = frozenset((
     "log_loss", "loss", "mse", "rmse", "mae", "calibration_error", "error", "perplexity", "cross_entropy", "brier",
-    "ece", "err", "ppl", "nll", "wer", "fid", "rank",
+    "ece", "err", "ppl", "nll", "wer", "fid", "mean_rank",
 ))  # fmt: skip
 #: Metrics that are never negative; a loss of one's own may be, and a density's logarithm.
 POSITIVE = LOSSES - {"loss", "nll"}

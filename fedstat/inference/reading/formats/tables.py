@@ -29,7 +29,7 @@ _VARIANTS = {
     "log_loss": "logloss crossentropy nll",
     "loss": "testloss evalloss",
     "f1": "f1score",
-    "rank": "avgrank averagerank meanrank",
+    "mean_rank": "avgrank averagerank meanrank",
     "value": "score result",
 }
 _OURS = (*COLUMNS, *BESIDE)
