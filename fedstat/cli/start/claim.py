@@ -1,4 +1,4 @@
-"""Does FedAvg with several local steps end at the optimum? Put your own statement and checks in their place."""
+"""EX-01: FedAvg with several local steps need not end at the optimum. Put your own statement and checks in its place."""
 
 from typing import Any
 
