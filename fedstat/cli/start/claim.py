@@ -1,4 +1,4 @@
-"""EX-01: FedAvg with several local steps need not end at the optimum. Put your own statement and checks in its place."""
+"""EX-01: FedAvg with several local steps need not end at the optimum. Put your statement and checks in its place."""
 
 from typing import Any
 
