@@ -36,13 +36,14 @@ import fedstat as fs
 from benchmarks.memory import tree
 from fedstat._files import complete_folder
 from fedstat._random import stream
-from fedstat._tables import read_tables, write_tables
+from fedstat._tables import read_tables
 from fedstat.data import Partition
 from fedstat.experiment.run import run
 from fedstat.factor.files import read_table
 from fedstat.inference import AnalysisPlan
 from fedstat.report.sources import read_source
 from simulations.parts import Part, run_parts
+from simulations.tables import write_tables
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 MARKS = ("<!-- faults -->\n", "<!-- end of faults -->\n")

@@ -1,66 +1,26 @@
-"""Tidy tables on disk: CSV, beside them how they came about, and the checksums of all."""
+"""Tidy tables of a study on disk, as its checksums tell; `simulations.tables` writes them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from datetime import date
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from fedstat._environment import environment
-from fedstat._files import atomic_file, sha256, write_text
-
 Tables = dict[str, pd.DataFrame]
 #: The file that holds the checksums of a folder's other files, so that damage is noticed.
 MANIFEST = "manifest.json"
 
 
-def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> None:
-    """Write tidy tables as CSV, beside them config.json with scale, date and versions, and the manifest of all.
-
-    The device that is named in `config`, if any, is the one on which networks trained.
-    Tables of an earlier writing that are not among `tables` are removed: nobody should take them for new ones.
-    """
-    before = _listed(folder)
-    for key, table in tables.items():
-        with atomic_file(folder / f"{key}.csv") as path:
-            table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    stamped = {**config, "date": date.today().isoformat(), "environment": environment(config.get("device", "cpu"))}
-    write_text(folder / "config.json", json.dumps(stamped, indent=2, default=str) + "\n")
-    write_text(folder / MANIFEST, manifest(folder, ["config.json", *(f"{key}.csv" for key in sorted(tables))]))
-    for name in before - {f"{key}.csv" for key in tables}:
-        (folder / name).unlink(missing_ok=True)
-
-
-def _listed(folder: Path) -> set[str]:
-    """Return the names of the tables that lie in a folder, as far as its manifest knows of them."""
-    try:
-        return {name for name in checksums(folder) if name.endswith(".csv") and Path(name).name == name}
-    except (OSError, ValueError):
-        return set()
-
-
 def read_tables(folder: Path) -> Tables:
-    """Read what `write_tables` wrote, and no other tables; a missing or damaged file is an OSError or ValueError."""
+    """Read the tables that the manifest lists, and no others; a missing or damaged file is an OSError or ValueError."""
     sums = checksums(folder)
     names = sorted(name for name in sums if name.endswith(".csv"))
     return {Path(name).stem: pd.read_csv(BytesIO(checked(folder, name, sums))) for name in names}
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Read the configuration that `write_tables` wrote; it raises the errors of `read_tables`."""
-    return dict(json.loads(checked(folder, "config.json", checksums(folder))))
-
-
-def manifest(folder: Path, names: Sequence[str]) -> str:
-    """Return the checksums of a folder's files as JSON."""
-    sums = {name: sha256(folder / name) for name in names}
-    return json.dumps(sums, indent=2) + "\n"
 
 
 def checksums(folder: Path) -> dict[str, Any]:

@@ -8,13 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-from fedstat._tables import read_config, write_tables
 from fedstat._warnings import plain_warnings
 from fedstat._workers import WHERE, workers
 from simulations import NAMES
 from simulations.captions import publish
 from simulations.catalogue import listing, names
 from simulations.studies import evidence, simulate, study
+from simulations.tables import read_config, write_tables
 
 
 class _Parser(argparse.ArgumentParser):

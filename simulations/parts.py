@@ -18,10 +18,11 @@ import pandas as pd
 import fedstat
 from fedstat._environment import environment
 from fedstat._files import atomic_folder
-from fedstat._tables import MANIFEST, Tables, checked, checksums, manifest
+from fedstat._tables import MANIFEST, Tables, checked, checksums
 from fedstat._workers import run_jobs
 from fedstat.inference import count_missing
 from simulations.source import fingerprint
+from simulations.tables import manifest
 
 if TYPE_CHECKING:
     from fedstat.federated import Result

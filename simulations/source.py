@@ -16,7 +16,7 @@ from pathlib import Path
 #: Modules on the way that cannot change a number.
 SILENT = (
     "fedstat._environment", "fedstat._files", "fedstat._memory", "fedstat._progress", "fedstat._tables",
-    "fedstat._warnings", "simulations.contract", "simulations.source",
+    "fedstat._warnings", "simulations.contract", "simulations.source", "simulations.tables",
 )  # fmt: skip
 #: A module, and the names that are taken from it one after the other.
 Chain = tuple[str, tuple[str, ...]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from fedstat._files import atomic_file
-from fedstat._tables import Tables, read_config, read_tables, write_tables
+from fedstat._tables import Tables, read_tables
 from fedstat.data import datasets
 from fedstat.federated.client.network import check_device
 from fedstat.report.figures import write_svg
@@ -17,6 +17,7 @@ from simulations import NAMES
 from simulations.contract import About, Finding
 from simulations.effects import Effects
 from simulations.estimates import noted
+from simulations.tables import read_config, write_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

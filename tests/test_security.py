@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import fedstat as fs
 from fedstat._sealed import seal, unseal
-from fedstat._tables import read_tables, write_tables
+from fedstat._tables import read_tables
 from fedstat.cli import app
 from fedstat.data import datasets
 from fedstat.data.datasets import Download, Source, published
@@ -24,6 +24,7 @@ from fedstat.factor import ConstantColumnWarning, Moments, PrincipalAxis
 from fedstat.factor.files import read_table
 from fedstat.inference import AnalysisPlan
 from simulations.parts import Part, run_parts
+from simulations.tables import write_tables
 from tests.support.clients import vector_clients
 from tests.support.experiments import changed
 

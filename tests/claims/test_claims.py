@@ -12,7 +12,6 @@ import sympy
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fedstat._tables import write_tables
 from fedstat.claims import (
     Claim,
     ClaimError,
@@ -44,6 +43,7 @@ from fedstat.claims import (
 from fedstat.claims.counterexample import searching
 from fedstat.claims.mutation import in_words
 from fedstat.cli import app
+from simulations.tables import write_tables
 
 INFINITY = float("inf")
 

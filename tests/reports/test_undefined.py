@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from fedstat._tables import Tables, read_tables, write_tables
+from fedstat._tables import Tables, read_tables
 from fedstat._workers import kept_workers
 from fedstat.report.document import STYLE
 from simulations import NAMES
 from simulations.studies import chapter, draw, simulate, tell
+from simulations.tables import write_tables
 
 pytestmark = pytest.mark.slow
 

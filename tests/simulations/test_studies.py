@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fedstat as fs
-from fedstat._tables import read_config, read_tables, write_tables
+from fedstat._tables import read_tables
 from fedstat._warnings import plain_warnings
 from fedstat._workers import run_jobs
 from fedstat.cli import app
@@ -33,6 +33,7 @@ from simulations.parts import SECOND_LOOK, Part, run_parts
 from simulations.showing import fixed, rounded
 from simulations.source import fingerprint
 from simulations.studies import draw, evidence, study, tell
+from simulations.tables import read_config, write_tables
 from theory_checks import COMMITTED
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedstat._tables import write_tables
 from fedstat.claims import Studies
+from simulations.tables import write_tables
 from theory_checks.fedsplit.fs45_gain_from_factor_analysis import images_code, images_fedper, images_static
 
 MEANS = {
