@@ -39,8 +39,7 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 
     worst = min(parts, key=speaks)
     summary = worst.summary if len(parts) == 1 else f"{_tally(parts)}; {worst.summary}"
-    stands = worst.verdict in FAVOURABLE
-    made = joined([e.made for e in parts]) if stands else worst.made
+    made = joined([e.made for e in parts]) if worst.verdict in FAVOURABLE else worst.made
     return replace(worst, summary=summary, cases=sum(e.cases for e in parts), made=made)
 
 

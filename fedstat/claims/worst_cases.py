@@ -97,8 +97,7 @@ class WorstFunction:
 
         one: Any = {"type": "eq", "fun": lambda shares: shares.sum() - 1, "jac": np.ones_like}
         even = np.full(len(heights), 1 / len(heights))
-        within = [(0.0, 1.0)] * len(even)
-        found = minimize(mixed, even, jac=True, bounds=within, constraints=one, tol=1e-12)
+        found = minimize(mixed, even, jac=True, bounds=[(0.0, 1.0)] * len(even), constraints=one, tol=1e-12)
         return bent + float(found.fun)
 
 
@@ -223,8 +222,7 @@ def worst_case(
     first = next(iter(problems.values()))
     functions, told = first.rebuilt()
     actors = [_Told(actor.weight, answers) for actor, answers in zip(first.actors, told, strict=True)]
-    zero = np.zeros(functions[0].points.shape[1])
-    run = Run.of(method, actors, first.turned(first.start), zero)
+    run = Run.of(method, actors, first.turned(first.start), np.zeros(functions[0].points.shape[1]))
     reached = float(measure(run))
     strayed = [actor.strayed for actor in actors] + [float(quantity) - 1 for quantity in given(run)]
     balance = np.abs(sum(actor.weight * f.gradients[0] for actor, f in zip(actors, functions, strict=True))).max()
@@ -312,8 +310,7 @@ class Problem:
         self.start, origin = self.pep.set_initial_point(), Point(is_leaf=False, decomposition_dict={})
         balance: Vector = origin
         for number, actor in enumerate(self.actors, start=1):
-            last = number == len(self.actors)
-            own = (-1 / actor.weight) * balance if last else Point()
+            own = (-1 / actor.weight) * balance if number == len(self.actors) else Point()
             balance = balance + actor.weight * own
             actor.function.add_point((origin, own, Expression()))
         self.run = Run.of(method, self.actors, self.start, origin)

@@ -201,8 +201,7 @@ def bootstrapped(found: Analysis, draws: int) -> LoadingBootstrap:
     """Draw the rows of an analysis anew."""
     from fedstat.factor import bootstrap_loadings, polychoric
 
-    ordinal = found.kind == "ordinal"
-    gaps, correlation = (None, polychoric) if ordinal else (found.gaps, None)
+    gaps, correlation = (None, polychoric) if found.kind == "ordinal" else (found.gaps, None)
     x, m = found.table.values[:, found.varies], found.fit.n_factors_
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # the analysis of all rows has said it
         try:

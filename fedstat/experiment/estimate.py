@@ -179,8 +179,7 @@ def _chunk(setup: Setup) -> int:
 
 def _per_client(setup: Setup) -> bool:
     """Tell whether the engine trains each client by itself."""
-    experiment = setup.experiment
-    executor = choose(here(setup.executor), setup.network, setup.sample, experiment.training.batch_size)
+    executor = choose(here(setup.executor), setup.network, setup.sample, setup.experiment.training.batch_size)
     return not executor.together
 
 

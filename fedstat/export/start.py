@@ -95,8 +95,7 @@ def federation_of(
     repeat; None where they are not known.
     """
     nothing = StackedSamples(torch.zeros(0), torch.zeros(0), np.zeros(0, int), torch.float32)
-    equipment = Equipment("cross_entropy", training, nothing)
-    federation = make_federation(method, seat, equipment)
+    federation = make_federation(method, seat, Equipment("cross_entropy", training, nothing))
     roster: Any = Roster(len(seat.clients), seat.clients.classes, _Counts(counts))
 
     def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:

@@ -44,8 +44,7 @@ def principal_components_loadings(r: np.ndarray, m: int) -> np.ndarray:
         raise ValueError(f"m must lie between 1 and the {len(r)} variables, got {m}.")
     with one_thread(len(r)):
         values, vectors = np.linalg.eigh(r)
-    loadings = vectors[:, : -m - 1 : -1] * np.sqrt(np.maximum(values[: -m - 1 : -1], 0.0))
-    return positive_sums(loadings)
+    return positive_sums(vectors[:, : -m - 1 : -1] * np.sqrt(np.maximum(values[: -m - 1 : -1], 0.0)))
 
 
 def positive_sums(loadings: np.ndarray) -> np.ndarray:

@@ -290,8 +290,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                     return solution
             except (LinAlgError, ArpackError):  # the full decomposition misses nothing
                 pass
-        device = "cuda" if solver == "cuda" else None
-        return newton(r, start, m, bound, self.tol, self.max_iter, device=device)
+        return newton(r, start, m, bound, self.tol, self.max_iter, device="cuda" if solver == "cuda" else None)
 
     def _first_communalities(self, r: np.ndarray, varies: np.ndarray, m: int) -> np.ndarray:
         if isinstance(self.start, str):

@@ -348,12 +348,10 @@ def _reduced_eigenvalues(r: np.ndarray, communalities: Callable[[np.ndarray], np
     return np.asarray(np.linalg.eigvalsh(reduced(r, communalities(r)))[::-1])
 
 
-def _of_one_factor(r: np.ndarray) -> np.ndarray:
-    """Return the communalities of one principal-axis factor."""
-    return newton(r, squared_multiple_correlations(r), 1, 1.0, 1e-8, 100).communalities
-
-
-_COMMUNALITIES = {"smc": squared_multiple_correlations, "one factor": _of_one_factor}
+_COMMUNALITIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "smc": squared_multiple_correlations,
+    "one factor": lambda r: newton(r, squared_multiple_correlations(r), 1, 1.0, 1e-8, 100).communalities,
+}
 
 
 def minimum_average_partial(r: np.ndarray) -> Retention:

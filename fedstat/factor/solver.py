@@ -229,8 +229,7 @@ def lanczos(r: np.ndarray, start: np.ndarray, m: int, bound: float, tol: float, 
     positive = np.maximum(values, 0)
     squares = float((r**2).sum()) - len(r) + float(h @ h)
     criterion = 0.5 * max(squares - float(positive @ positive), 0.0)
-    loadings = vectors * np.sqrt(positive)
-    return Solution(h, loadings, criterion, size, iteration, converged, identified)
+    return Solution(h, vectors * np.sqrt(positive), criterion, size, iteration, converged, identified)
 
 
 def leading_eigenpairs(
@@ -266,8 +265,7 @@ def _solution(
     spectrum: _Spectrum, h: np.ndarray, m: int, bound: float, iterations: int, converged: bool, smooth: bool
 ) -> Solution:
     residual = float(np.abs(np.minimum(spectrum.image, bound) - h).max())
-    free = (h < bound) | (spectrum.image < bound)
-    identified = smooth and _is_identified(spectrum, free)
+    identified = smooth and _is_identified(spectrum, (h < bound) | (spectrum.image < bound))
     return Solution(h, spectrum.loadings(m), spectrum.criterion, residual, iterations, converged, identified)
 
 

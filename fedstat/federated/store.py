@@ -195,8 +195,7 @@ class ClientStore(Mapping[str, Tensor]):
             else:
                 file.write_bytes(save({name: leaf[0] for name, leaf in self._space.get(slot[None]).items()}))
                 written += 1
-        content = {**self._space.layout, "clients": versions}
-        (folder / _INDEX).write_text(json.dumps(content) + "\n")
+        (folder / _INDEX).write_text(json.dumps({**self._space.layout, "clients": versions}) + "\n")
         return written
 
     @property

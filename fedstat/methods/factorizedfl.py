@@ -255,8 +255,7 @@ class FactorizedFL(Method):
             start = start | stack(mixed(common, uploads, size / size.sum()), len(ids))
         if self.reading == "text":
             return super().newcomer(state, ids, start, federation)
-        end = federation.one_round(self, start, ids, state.round)
-        return {"personal": self.predictor(without_slots(end))}
+        return {"personal": self.predictor(without_slots(federation.one_round(self, start, ids, state.round)))}
 
     def predictor(self, params: Params) -> Predictor:
         """Return the models; if `prune`, small entries of mu count as zero."""

@@ -112,8 +112,7 @@ class PFedGate(Method):
         server, clients = self.leaves(network, federation), len(federation.clients)
         gate = in_slot(slot(server, GATE), GATE)
         shared = {name: torch.zeros([1] * (1 + leaf.dim()), dtype=torch.bool) for name, leaf in gate.items()}
-        ids = torch.arange(clients, device=network.device)
-        seen = federation.train(self, stack(gate, clients), ids, (), 0)
+        seen = federation.train(self, stack(gate, clients), torch.arange(clients, device=network.device), (), 0)
         return State(server, ClientStore.of({name: seen[name] for name in gate}), shared)
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
@@ -164,8 +163,7 @@ class PFedGate(Method):
     def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         """Train a gate on the shared model, which stands still, for one round."""
         end = federation.train(self, start, ids, (self._gate_phase(federation.training),), state.round)
-        gate = in_slot(slot(end, GATE), GATE)
-        return {"personal": self.predictor(start | gate)}
+        return {"personal": self.predictor(start | in_slot(slot(end, GATE), GATE))}
 
     def _gate_phase(self, training: Training) -> Phase:
         return Phase(_TRAINED, lr=self._rate(training), name="gate")

@@ -55,9 +55,7 @@ def plays(text: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _find(folder: Path) -> list[Path]:
-    names = (*_TEXTS, _ARCHIVE)
-    texts = [folder / name for name in names if (folder / name).is_file()]
-    return texts + find_leaf(folder)
+    return [folder / name for name in (*_TEXTS, _ARCHIVE) if (folder / name).is_file()] + find_leaf(folder)
 
 
 def _read(folder: Path) -> Dataset:

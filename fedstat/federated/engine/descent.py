@@ -127,8 +127,7 @@ class _Block:
         for steps, a, b in self.stretches(valid):
             if frame is None or frame.size != (a, b):
                 frame = _Frame.of(descent, self.between, {name: leaf[:a] for name, leaf in self.params.items()}, b)
-            places = at[steps, :a, :b]
-            x, y = samples.take(places, out=gathered)
+            x, y = samples.take(at[steps, :a, :b], out=gathered)
             x = learner.network.inputs(x).flatten(3)
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}

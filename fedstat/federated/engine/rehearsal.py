@@ -187,8 +187,7 @@ def aside(device: torch.device) -> Iterator[None]:
 
 def _chosen(network: Network, samples: Samples) -> Tensor:
     """Return stored inputs (2, B, ...) of the first clients, all different if there are enough different ones."""
-    candidates = samples.x[:_LOOKED_AT]
-    rows = list({row.tobytes(): row for row in candidates}.values())
+    rows = list({row.tobytes(): row for row in samples.x[:_LOOKED_AT]}.values())
     if network.inputs(torch.from_numpy(rows[0])).dtype == torch.int64:
         rows.sort(key=lambda row: row.min())  # the smallest token is the likeliest to be padding
     x = np.stack([rows[i % len(rows)] for i in range(2 * _ROWS)])

@@ -400,8 +400,7 @@ def _lay_out(params: Params, grads: Params) -> None:
     """Give leaves the memory layout of their gradients: dense layers' come transposed, and steps then run in order."""
     for name, g in grads.items():
         if _strides(g) != _strides(params[name]):
-            laid = torch.empty_like(g).copy_(params[name].detach())
-            params[name] = laid.requires_grad_()
+            params[name] = torch.empty_like(g).copy_(params[name].detach()).requires_grad_()
 
 
 def _strides(leaf: Tensor) -> list[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from fedstat import _checks
 from fedstat._random import stream
 from fedstat.inference.comparing.bands import simultaneous_band
 from fedstat.inference.comparing.conclusions import size
@@ -31,7 +32,6 @@ _SIGNS = "osD^vXP<>*"
 #: How lines of methods are told apart in black and white.
 LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _MARKERS = "osD^vX"
-_AXES = ("rounds", "bytes")
 _DRAWS = 2000
 
 
@@ -78,8 +78,7 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
     from matplotlib.ticker import MaxNLocator
 
     scores = comparison.scores
-    if axis not in _AXES:
-        raise ValueError(f"axis must be one of {', '.join(_AXES)}, got {axis!r}.")
+    _checks.choice("axis", axis, ("rounds", "bytes"))
     if len(scores.rounds) < 2 or not np.isfinite(scores.curves).any():
         raise ValueError("there is no curve to draw: it needs values after two rounds. Compare histories instead.")
     if axis == "bytes" and scores.spent is None:

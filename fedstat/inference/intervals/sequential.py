@@ -157,8 +157,7 @@ def looks(differences: ArrayLike, *, planned: int | Sequence[int] = 10, level: f
         chosen = _checks.whole("planned", planned, 3)
         half, p = _any_looks(n, mean, squares, _prior(chosen, 1 - level), 1 - level)
     found = {"mean": mean, "low": mean - half, "high": mean + half, "p": p}
-    table = pd.DataFrame(found, index=pd.Index(n, name="seeds"))
-    return Looks(table, level, chosen)
+    return Looks(pd.DataFrame(found, index=pd.Index(n, name="seeds")), level, chosen)
 
 
 def _few_looks(

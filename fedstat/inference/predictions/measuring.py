@@ -56,8 +56,7 @@ def measure(
         value, influence = metric.of(y, p.reshape(-1, *p.shape[2:]), cut)
         value, influence = value.reshape(p.shape[:2]), influence.reshape(*p.shape[:2], len(y))
         if np.isfinite(value).all():
-            of_mean = rows @ influence.mean(axis=1)
-            parts = over_patients(of_mean, block.client[patients], label, metric.by_class)
+            parts = over_patients(rows @ influence.mean(axis=1), block.client[patients], label, metric.by_class)
             return Measured(rows @ value, *parts, len(y), events, counted, "")
         first, run = np.argwhere(~np.isfinite(value))[0]
         method, given = predictions.methods[first], p[first, run]

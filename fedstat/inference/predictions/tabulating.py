@@ -34,8 +34,7 @@ def tabulate(
         whole.append(measure(predictions, block, np.arange(len(block.client)), name, cut, rows))
         for of, patients in zip(own, block.by_client(count), strict=True):
             of.append(measure(predictions, block, patients, name, cut, rows))
-    targets = [*([of] for of in own), [whole], own]
-    made = [_summed(cells, predictions) for cells in targets]
+    made = [_summed(cells, predictions) for cells in (*([of] for of in own), [whole], own)]
     # (T, R): clients, all patients, mean over clients
     found = Parts(**{name: np.stack([getattr(one, name) for one, _ in made]) for name in _ARRAYS})
     facts = pd.DataFrame([fact for _, fact in made])

@@ -216,8 +216,7 @@ def open_results(
         history, config, clients, plan = fedstat.facts(files[0].path)
         tuned = fedstat.tuning_of(files[0].path)
         part = Content(replace(history, metric=metric), (tuned,) if tuned else ())
-        evaluation = fedstat.evaluation_of(files[0].path)
-        return Opened([part], config, clients, plan, str(files[0].path), evaluation)
+        return Opened([part], config, clients, plan, str(files[0].path), fedstat.evaluation_of(files[0].path))
     return Opened([_part(file, columns, metric) for file in files], None, None, None, str(files[0].path))
 
 

@@ -324,8 +324,7 @@ def _arranged(
 
 
 def _means(total: np.ndarray, counts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    whole = (counts > 0) & (gaps == 0)
-    return np.divide(total, counts, out=np.full(total.shape, np.nan), where=whole)
+    return np.divide(total, counts, out=np.full(total.shape, np.nan), where=(counts > 0) & (gaps == 0))
 
 
 def _grown(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

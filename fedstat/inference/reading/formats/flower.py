@@ -64,8 +64,7 @@ _HISTORY = "flwr.server.history History"
 
 def content_of(result: Any) -> dict[str, Any] | None:
     """Return what a `Result` or a `History` in memory holds, None if it is neither."""
-    found = {part: getattr(result, part) for part in _PARTS if hasattr(result, part)}
-    return found or None
+    return {part: getattr(result, part) for part in _PARTS if hasattr(result, part)} or None
 
 
 def wrote(path: Path) -> bool:
