@@ -7,7 +7,7 @@ initial weights, participants and batch orders however much randomness either of
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -26,14 +26,14 @@ def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(purpose.encode()), *place)))
 
 
-def streams(seed: int, purpose: str, count: int) -> Iterator[np.random.Generator]:
-    """Yield the generators of ``(seed, purpose, 0)`` to ``(seed, purpose, count - 1)``, the same as `stream` gives.
+def streams(seed: int, purpose: str, *place: int, last: Sequence[int]) -> Iterator[np.random.Generator]:
+    """Yield the generators of ``(seed, purpose, *place, k)`` for each k of `last`, the same as `stream` gives.
 
     Their seeds are mixed for all of them at once, which is ten times as fast.
     """
     if seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed}.")
-    for words in _words(seed, zlib.crc32(purpose.encode()), np.arange(count, dtype=np.uint32)):
+    for words in _words(seed, (zlib.crc32(purpose.encode()), *place), np.asarray(last, dtype=np.uint32)):
         yield np.random.Generator(np.random.PCG64(_Mixed(words)))  # type: ignore[arg-type]  # NumPy allows it
 
 
@@ -58,12 +58,12 @@ class _Mixed(ISeedSequence):
         return self.words
 
 
-def _words(seed: int, purpose: int, places: np.ndarray) -> np.ndarray:
-    """Return the `generate_state(4, uint64)` of ``SeedSequence(seed, spawn_key=(purpose, place))`` at each place."""
+def _words(seed: int, key: Sequence[int], last: np.ndarray) -> np.ndarray:
+    """Return the `generate_state(4, uint64)` of ``SeedSequence(seed, spawn_key=(*key, k))`` for each k of `last`."""
     # O'Neill's ``seed_seq`` alternatives in the form that NumPy promises to keep
     mask = 0xFFFFFFFF
     number = [seed >> shift & mask for shift in range(0, max(seed.bit_length(), 128), 32)]  # four words or more
-    entropy = [np.full(len(places), word, np.uint32) for word in (*number, purpose)] + [places]
+    entropy = [np.full(len(last), word, np.uint32) for word in (*number, *key)] + [last]
 
     def hashing(factor: int, growth: int) -> Callable[[np.ndarray], np.ndarray]:
         def hashed(value: np.ndarray) -> np.ndarray:

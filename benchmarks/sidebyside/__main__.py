@@ -19,7 +19,7 @@ from benchmarks.sidebyside.table import Row, markdown, paste, row, write_csv
 from benchmarks.sidebyside.torch_parts import loss, module, weights
 from benchmarks.sidebyside.workload import BATCH, LR, SIZES, Workload, draw
 from fedstat.data import Clients, Samples
-from fedstat.federated.rounds import participants
+from fedstat.federated.replicate import participants
 
 #: How a missing peer is added.
 ADD = {

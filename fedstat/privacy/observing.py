@@ -307,7 +307,7 @@ def _secret(run: Run, look: Look, before: Params) -> Secret:
     (job,) = run.replicate.jobs([look.client])
     samples = run.route.samples
     orders = BatchOrders(look.batch, samples, run.state.round, "batches", run.method.held_out)
-    places = orders.order(job, 0, 1)[: look.steps].reshape(-1)
+    places = orders.order([job], 0, [1])[0][: look.steps].reshape(-1)
     x, y = samples.row(job.row)
     x = run.network.inputs(x)
     leaves = {name: leaf[0].detach().clone() for name, leaf in before.items()}

@@ -314,7 +314,7 @@ def test_steps_of_several_batches_never_hold_a_sample_twice():
     for n, b, g in ((10, 32, 2), (23, 5, 2), (23, 5, 3), (2, 1, 3)):
         x = np.zeros((1, n, 1))
         pool = StackedSamples.stack([fs.data.Samples.from_rows(x, np.zeros((1, n), dtype=int))], torch.float64, "cpu")
-        steps = BatchOrders(b, pool, 0, group=g).order(Job(0, Seeds(0), 0), 0, 2)
+        steps = BatchOrders(b, pool, 0, group=g).order([Job(0, Seeds(0), 0)], 0, [2])[0]
         assert steps.shape[1] == g
         if n >= g:
             for step in steps:

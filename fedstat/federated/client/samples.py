@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from math import ceil
 
 import numpy as np
@@ -163,15 +164,17 @@ class BatchOrders:
         out = min(n - 1, max(1, round(self.held_out * n)))
         return np.sort(order[out:]), np.sort(order[:out])
 
-    def order(self, job: Job, first: int, epochs: int) -> np.ndarray:
-        """Return one job's sample places, (steps, group, B), -1 for padding, after skipping `first` epochs."""
-        key = (job, first, epochs)
-        if key not in self.known:
-            places = self.divide(job)[0]
-            rng = job.seeds.stream(self.purpose, self.round, job.client)
-            shuffled = rng.permuted(np.tile(places, (first + epochs, 1)), axis=1)[first:]
-            self.known[key] = self.steps(shuffled)
-        return self.known[key]
+    def order(self, jobs: Sequence[Job], first: int, epochs: Sequence[int]) -> list[np.ndarray]:
+        """Return each job's sample places, (steps, group, B), -1 for padding, after skipping `first` epochs."""
+        keys = [(job, first, count) for job, count in zip(jobs, epochs, strict=True)]
+        for seeds, new in groupby((key for key in keys if key not in self.known), lambda key: key[0].seeds):
+            asked = list(new)
+            rngs = seeds.streams(self.purpose, self.round, last=[job.client for job, *_ in asked])
+            for (job, _, count), rng in zip(asked, rngs, strict=True):
+                places = self.divide(job)[0]
+                shuffled = rng.permuted(np.broadcast_to(places, (first + count, len(places))), axis=1)[first:]
+                self.known[job, first, count] = self.steps(shuffled)
+        return [self.known[key] for key in keys]
 
     def steps(self, epochs: np.ndarray) -> np.ndarray:
         """Cut the samples of E epochs, (E, n), into steps of `group` batches, (steps, group, B).
@@ -202,7 +205,7 @@ class BatchOrders:
         They are cut after `most` steps, and after a job's share of them. Networks without noise get keys that are all
         zero.
         """
-        orders = [self.order(job, first, count) for job, count in zip(jobs, epochs, strict=True)]
+        orders = self.order(jobs, first, epochs)
         taken = [ceil(job.work * len(order[:most]) * _BELOW) for job, order in zip(jobs, orders, strict=True)]
         places = np.full((max(taken), self.group, len(jobs), self.batch_size), -1)
         noise = np.zeros(places.shape[:3], np.int64)

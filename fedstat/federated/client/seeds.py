@@ -20,13 +20,13 @@ releases with the same noise would give away what it hides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fedstat._random import stream
+from fedstat._random import stream, streams
 
 #: All sources, in the order in which a run needs them.
 SOURCES = ("data", "partition", "initial weights", "participants", "batches")
@@ -61,7 +61,15 @@ class Seeds:
 
     def stream(self, purpose: str, *place: int) -> np.random.Generator:
         """Return the generator of a purpose at a place; see `fedstat._random.stream`."""
-        return stream(self.seed if purpose == "noise" else self.of(_SOURCE_OF[purpose]), purpose, *place)
+        return stream(self._behind(purpose), purpose, *place)
+
+    def streams(self, purpose: str, *place: int, last: Sequence[int]) -> Iterator[np.random.Generator]:
+        """Yield the generators of a purpose at places that differ in their last number."""
+        return streams(self._behind(purpose), purpose, *place, last=last)
+
+    def _behind(self, purpose: str) -> int:
+        """Return the seed that a purpose follows."""
+        return self.seed if purpose == "noise" else self.of(_SOURCE_OF[purpose])
 
     @classmethod
     def of_run(cls, config: Mapping[str, Any], seed: int) -> Seeds:

@@ -31,7 +31,7 @@ def samples(sizes, shape=(6,), classes=3, seed=0):
 def order(training, stacked_samples, job, round):
     epochs = training.local_epochs
     epochs = epochs[job.client] if isinstance(epochs, tuple) else epochs
-    return BatchOrders(training.batch_size, stacked_samples, round).order(job, 0, epochs)[:, 0]
+    return BatchOrders(training.batch_size, stacked_samples, round).order([job], 0, [epochs])[0][:, 0]
 
 
 def alone(network, training, stacked_samples, job, round):
