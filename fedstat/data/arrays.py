@@ -280,7 +280,8 @@ def _hold_out(
         )
     splits: dict[str, list[np.ndarray]] = {"test": [], "validation": [], "train": []}
     ends = zip(held[0].tolist(), (held[0] + held[1]).tolist(), strict=True)
-    for index, rng, (first, second) in zip(partition.train, streams(seed, "holdout", last=range(len(n))), ends, strict=True):
+    rngs = streams(seed, "holdout", last=range(len(n)))
+    for index, rng, (first, second) in zip(partition.train, rngs, ends, strict=True):
         shuffled = rng.permutation(index)
         if strata is not None:
             shuffled = shuffled[_dealt(strata[shuffled], first, second)]

@@ -70,9 +70,12 @@ class Chain:
     def forward(self, weights: Sequence[Weights], x: Tensor, places: Sequence[Tensor | None]) -> list[Tensor]:
         """Return what each layer makes, (c, B, outputs), of inputs (c, B, inputs); in `places`, where there is one."""
         made = [x]
-        for layer, (_, turned, bias), place in zip(self.layers, weights, places, strict=True):
-            inputs = made[-1]
-            h = torch.bmm(inputs, turned, out=place) if bias is None else torch.baddbmm(bias, inputs, turned, out=place)
+        for layer, (weight, turned, bias), place in zip(self.layers, weights, places, strict=True):
+            one, two = made[-1], turned
+            if layer.outputs == 1:  # the other way round, where torch.bmm is three times as fast
+                one, two, place = weight, one.mT, None if place is None else place.mT
+            h = torch.bmm(one, two, out=place) if bias is None else torch.baddbmm(bias, one, two, out=place)
+            h = h.mT if layer.outputs == 1 else h
             made.append(h.relu_() if layer.activation is nn.ReLU else h.tanh_() if layer.activation is nn.Tanh else h)
         return made[1:]
 

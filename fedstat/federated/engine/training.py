@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from fedstat.federated.client.schedules import Schedule
 from fedstat.federated.engine import layer_chain
 from fedstat.federated.engine.between import Between, check_leaves
 from fedstat.federated.engine.dense_chain import Chain
-from fedstat.federated.engine.descent import Descent
+from fedstat.federated.engine.descent import Descent, all_finite
 from fedstat.federated.method import naming, returned
 from fedstat.federated.route import Route
 from fedstat.federated.slots import in_slot, is_statistic, slot
@@ -168,10 +168,12 @@ class _Crew:
         descent = self.descent(received, aux, phase, steps, moves)
         if descent is None:
             finite = self.step_by_step(params, self.between(received, aux, phase), phase, steps, moves)
+            moved = [params[name] for name in params if name in phase.train or is_statistic(name)]
+            finite = torch.stack([finite, *(all_finite(leaf if self.stacked else leaf[None]) for leaf in moved)]).all(0)
         else:
             finite = descent.run(params, self.first, steps.places[:, 0])
-        moved = (name for name in params if name in phase.train or is_statistic(name))
-        self.check(finite, [params[name] for name in moved], phase)
+        if not finite.all():
+            self.stop(finite, phase)
 
     def between(self, received: Params, aux: Params, phase: Phase) -> Between:
         """Return what the method adds to gradients in a phase, and puts back after a step."""
@@ -295,16 +297,8 @@ class _Crew:
             raise ValueError(f"schedule({round}, {step}) failed: {type(error).__name__}: {error}") from None
         return number("schedule(round, step)", factor, "[0, inf)")
 
-    def check(self, finite: Tensor, moved: Sequence[Tensor], phase: Phase) -> None:
-        """Stop where a loss or what training moved is no number any more; `finite` (c,) tells it of the losses."""
-        # much faster than asking every element
-        sums = [self.each(torch.sum)(leaf).isfinite().expand_as(finite) for leaf in moved]
-        if torch.stack([finite, *sums]).all():
-            return
-        for leaf in moved:  # a sum may overflow where no element is infinite
-            finite = finite & self.each(lambda one: one.isfinite().all())(leaf)
-        if finite.all():
-            return
+    def stop(self, finite: Tensor, phase: Phase) -> NoReturn:
+        """Say of the first client whose loss or weights are no numbers any more; `finite` (c,) tells whose are."""
         which = int((~finite).nonzero()[0])
         job, rate, attack = self.jobs[which], self.rate(phase), self.route.attack
         raise FloatingPointError(
