@@ -48,16 +48,7 @@ from fedstat.claims.judging import judge_all
 from fedstat.claims.laws import Law, draws, expectation, inclusions, subsets, variance
 from fedstat.claims.ledger import as_object, count, explain, read_ledger, table, write_ledger
 from fedstat.claims.plain import plain
-from fedstat.claims.problems import (
-    BentParabola,
-    Parabolas,
-    convex_pairs,
-    finite_laws,
-    minimiser,
-    parabolas,
-    regressions,
-    shares,
-)
+from fedstat.claims.problems import BentParabola, Parabolas, convex_pairs, minimiser, parabolas, shares
 from fedstat.claims.rounds import fedavg_round, local_steps
 from fedstat.claims.runs import Client, Functions, Run, average, fedavg, square
 from fedstat.claims.studies import Studies
@@ -97,7 +88,6 @@ __all__ = [
     "explain",
     "fedavg",
     "fedavg_round",
-    "finite_laws",
     "identity",
     "inclusions",
     "judge",
@@ -111,7 +101,6 @@ __all__ = [
     "probability",
     "read_claims",
     "read_ledger",
-    "regressions",
     "remark",
     "sampled",
     "search",

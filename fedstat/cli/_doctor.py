@@ -14,7 +14,7 @@ _PACKAGES = ("torch", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "st
 EXTRAS = {
     "flower": (("flwr", "grpcio"), "a simulated method as a Flower app with clients that talk over gRPC"),
     "hdf5": (("h5py",), "results of PFLlib, which come as HDF5"),
-    "privacy": (("scikit-image", "dp-accounting"), "how alike reconstructed images are to true ones, and epsilon"),
+    "privacy": (("dp-accounting",), "epsilon, the differential privacy that a run comes to"),
     "ray": (("ray",), "clients' work, studies and claims on a Ray cluster"),
     "worst-case": (("pepit", "clarabel", "scs"), "the worst case of a method over all functions of a class"),
 }

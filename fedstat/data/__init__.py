@@ -24,7 +24,6 @@ from fedstat.data.pfllib import from_pfllib
 from fedstat.data.product_clients import product_clients
 from fedstat.data.quadratics import Quadratics, random_quadratics
 from fedstat.data.relu_mixture import ReluTruth, relu_mixture
-from fedstat.data.split_teacher import TeacherTruth, split_teacher
 
 __all__ = [
     "CIFAR100_DOMAINS",
@@ -35,7 +34,6 @@ __all__ = [
     "Quadratics",
     "ReluTruth",
     "Samples",
-    "TeacherTruth",
     "by_group",
     "datasets",
     "digits",
@@ -56,5 +54,4 @@ __all__ = [
     "random_quadratics",
     "relu_mixture",
     "shards",
-    "split_teacher",
 ]

@@ -38,7 +38,7 @@ from fedstat.privacy.accounting import account, spent
 from fedstat.privacy.auditing import Audit, audit
 from fedstat.privacy.inverting import Reconstruction, invert
 from fedstat.privacy.observing import Look, Observation, observe
-from fedstat.privacy.quality import match, psnr, psnr_printed, ssim
+from fedstat.privacy.quality import match, psnr
 
 __all__ = [
     "Audit",
@@ -52,7 +52,5 @@ __all__ = [
     "match",
     "observe",
     "psnr",
-    "psnr_printed",
     "spent",
-    "ssim",
 ]

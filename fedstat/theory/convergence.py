@@ -81,81 +81,6 @@ def prescribed_step(h_shared: np.ndarray, h_personal: np.ndarray, *, local_steps
     return (low_s + low_p) * (low_s / high_s) * (low_p / high_p) / (local_steps * len(h_shared) ** 2)
 
 
-def linear_limit(
-    h_shared: np.ndarray,
-    h_personal: np.ndarray,
-    residual: np.ndarray,
-    *,
-    eta_g: float,
-    eta_l: float,
-    local_steps: int,
-    clients: int,
-    rounds: int,
-    per_client_mean: bool,
-) -> np.ndarray:
-    """Return the squared norm of the residual after each round at infinite width, where training is linear.
-
-    At client c the local residual takes G steps ``r <- (I - s K_c) r`` with ``K_c`` the sum of the client's own
-    blocks of both kernels. With R the sums of the residuals before each step, the round moves the predictions of
-    all clients: ``r(t + 1) = r(t) - (eta_g s / C) H_shared R - s H_personal R``.
-
-    Parameters
-    ----------
-    h_shared, h_personal : ndarray, shape (N, N)
-        Limit kernels; rows are sorted by client, with n = N / C samples each.
-    residual : ndarray, shape (N,)
-        Predictions minus labels at the start, sorted alike.
-    eta_g, eta_l : float
-        Global and local step sizes.
-    local_steps, clients, rounds : int
-        G, C and the number of rounds.
-    per_client_mean : bool
-        Whether a client's loss is a mean over its samples, as the paper's l_c is written, so that s = eta_l / n;
-        otherwise it is a sum, as in the paper's accumulated updates, so that s = eta_l.
-
-    Returns
-    -------
-    ndarray, shape (rounds + 1,)
-
-    Raises
-    ------
-    ValueError
-        If N is no multiple of C, the personal kernel is not zero between clients (rows are not sorted), shapes do
-        not fit, or numbers are not finite.
-
-    References
-    ----------
-    FedSplit, section 3.2 (local and global update) and (4), with the kernels of Definition 1 held fixed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedstat.theory import linear_limit
-    >>> kernel = np.eye(2) / 2
-    >>> squared = linear_limit(
-    ...     kernel, kernel, np.ones(2), eta_g=1.0, eta_l=0.5, local_steps=1, clients=2, rounds=3, per_client_mean=False
-    ... )
-    >>> squared.round(4)  # each round multiplies the residual by 1 - 1/8 - 1/4
-    array([2.    , 0.7812, 0.3052, 0.1192])
-    """
-    h_shared, h_personal = _check(h_shared, h_personal, eta_g, eta_l, local_steps, clients)
-    samples = len(h_shared)
-    if samples % clients:
-        raise ValueError(f"clients must divide the {samples} samples evenly, got {clients}.")
-    n = samples // clients
-    blocks = [slice(c * n, (c + 1) * n) for c in range(clients)]
-    return limit_trajectory(
-        h_shared,
-        h_personal,
-        residual,
-        blocks,
-        eta_g=eta_g,
-        steps=[eta_l / n if per_client_mean else eta_l] * clients,
-        local_steps=local_steps,
-        rounds=rounds,
-    )
-
-
 def limit_trajectory(
     h_shared: np.ndarray,
     h_personal: np.ndarray,
@@ -167,7 +92,16 @@ def limit_trajectory(
     local_steps: int,
     rounds: int,
 ) -> np.ndarray:
-    """Return what `linear_limit` does, for clients of any sizes with rows `blocks` and effective step sizes `steps`."""
+    """Return the squared norm of the residual after each round at infinite width, where training is linear.
+
+    At client c the local residual takes G steps ``r <- (I - s_c K_c) r`` with ``K_c`` the sum of the client's own
+    blocks of both kernels. With R the sums of the residuals before each step, the round moves the predictions of
+    all clients: ``r(t + 1) = r(t) - (eta_g / C) H_shared s R - H_personal s R``.
+
+    `residual` (N,) holds predictions minus labels at the start, and `blocks` the rows of each client. A client's step
+    in `steps` is eta_l where its loss is a sum over its samples, and eta_l / n where it is a mean. See FedSplit,
+    section 3.2 (local and global update) and (4), with the kernels of Definition 1 held fixed.
+    """
     residual = array("residual", residual, (len(h_shared),))
     whole("rounds", rounds, 0)
     inside = np.zeros(h_personal.shape, dtype=bool)

@@ -10,7 +10,7 @@ from fedstat._checks import array, number
 def psnr(x: np.ndarray, y: np.ndarray, *, data_range: float = 1.0) -> float:
     """Return the peak signal-to-noise ratio ``10 log10(data_range^2 / mean((x - y)^2))`` in decibels.
 
-    The mean runs over all entries, channels included; `fedstat.privacy.psnr_printed` is FedDecomp's ratio.
+    The mean runs over all entries, channels included.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ All arms train at one learning rate, which is not tuned: what is compared are me
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.data import Clients, datasets
 from fedstat.models import Factory
-from fedstat.privacy import Look, Observation, invert, match, observe, psnr, psnr_printed, ssim
+from fedstat.privacy import Look, Observation, invert, match, observe, psnr
 from simulations.contract import About, Shown
 from simulations.images import dealt
 from simulations.parts import SECOND_LOOK, Part, run_parts
@@ -276,7 +277,12 @@ def _noise(seen: Observation, rng: np.random.Generator) -> dict[str, torch.Tenso
 
 
 def _measured(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    return {"psnr": psnr(x, y), "printed": psnr_printed(x, y), "ssim": ssim(x, y)}
+    """Return PSNR, the same as FedDecomp's section 4.6 prints it (claim DC-10), and structural similarity."""
+    from skimage.metrics import structural_similarity
+
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    ratio, similarity = psnr(x, y), structural_similarity(x, y, win_size=7, data_range=1.0, channel_axis=0)
+    return {"psnr": ratio, "printed": ratio - 10 * math.log10(len(x)), "ssim": float(similarity)}
 
 
 def _hex(x: np.ndarray) -> str:

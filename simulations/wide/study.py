@@ -12,20 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import fedstat as fs
 from fedstat._tables import Tables
-from fedstat.data import Clients, split_teacher
+from fedstat.data import Clients
 from fedstat.ntk import extreme_eigenvalues, finite_gram, finite_personal_gram, infinite_gram, personal_gram
-from fedstat.theory.convergence import convergence_factor, linear_limit
+from fedstat.theory.convergence import convergence_factor, limit_trajectory
 from simulations.contract import About
 from simulations.estimates import mean_of
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 from simulations.wide.designs import design
+from simulations.wide.teacher import taught
 
 ABOUT = About(
     "Wide networks and the convergence theorem", "FedSplit/FedFac", "Theorem 1", order=60,
@@ -76,7 +76,7 @@ ANGLES = (1.2, 0.012)
 
 def problem(scale: Scale, start: str) -> tuple[Clients, np.ndarray, np.ndarray, np.ndarray]:
     """Return the clients (training samples also held out), both limit kernels, and the labels in order of clients."""
-    drawn = split_teacher(clients=scale.clients, samples=scale.samples, test=1, d=scale.d, seed=0).train
+    drawn = taught(scale.clients, scale.samples, scale.d)
     x = np.asarray(drawn.x, dtype=np.float64)
     shared, personal = infinite_gram(x), personal_gram(x, np.repeat(np.arange(scale.clients), scale.samples))
     y = drawn.y.astype(np.float64)
@@ -132,15 +132,21 @@ def summaries(scale: Scale, ratios: pd.DataFrame, limit: pd.DataFrame) -> Tables
 def limits(scale: Scale, start: str, convention: str) -> pd.DataFrame:
     """Return the claimed bound and the limit of infinite width, from the residual of a zero output."""
     _, shared, personal, y = problem(scale, start)
-    size: dict[str, Any] = {
-        **steps(scale, shared, personal),
-        "local_steps": scale.local_steps,
-        "clients": scale.clients,
-    }
-    mean = convention == "with 1/n"
-    norms = linear_limit(shared, personal, -y, rounds=scale.rounds, per_client_mean=mean, **size)
+    size, n = steps(scale, shared, personal), scale.samples
+    step = size["eta_l"] / n if convention == "with 1/n" else size["eta_l"]
+    norms = limit_trajectory(
+        shared,
+        personal,
+        -y,
+        [slice(first, first + n) for first in range(0, len(y), n)],
+        eta_g=size["eta_g"],
+        steps=[step] * scale.clients,
+        local_steps=scale.local_steps,
+        rounds=scale.rounds,
+    )
     rounds = np.arange(scale.rounds + 1)
-    bound = convergence_factor(shared, personal, **size) ** rounds
+    factor = convergence_factor(shared, personal, **size, local_steps=scale.local_steps, clients=scale.clients)
+    bound = factor**rounds
     keys = {"start": start, "convention": convention, "round": rounds}
     return pd.DataFrame({**keys, "limit": norms / norms[0], "bound": bound})
 

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedstat as fs
-from fedstat.data import product_clients, split_teacher
+from fedstat.data import product_clients
 from fedstat.ntk import extreme_eigenvalues, infinite_gram, personal_gram
-from fedstat.theory import complexity_term, convergence_factor, diagnose, linear_limit, prescribed_step
+from fedstat.theory import complexity_term, convergence_factor, diagnose, prescribed_step
+from fedstat.theory.convergence import limit_trajectory
+from simulations.wide.teacher import taught
 
 STEPS = {"eta_g": 1.0, "eta_l": 0.1, "local_steps": 1, "clients": 2}
 
@@ -18,6 +20,14 @@ def kernels(n=4, clients=2, seed=0):
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     owner = np.repeat(np.arange(clients), n)
     return x, infinite_gram(x), personal_gram(x, owner)
+
+
+def limit(shared, personal, residual, *, clients, rounds, eta_l, local_steps=1, eta_g=1.0):
+    """Return the limit where all clients have as many rows and one step size."""
+    n = len(residual) // clients
+    blocks = [slice(c * n, (c + 1) * n) for c in range(clients)]
+    how = {"eta_g": eta_g, "steps": [eta_l] * clients, "local_steps": local_steps, "rounds": rounds}
+    return limit_trajectory(shared, personal, residual, blocks, **how)
 
 
 def test_claimed_factor_by_hand():
@@ -54,33 +64,21 @@ def test_limit_is_federated_training_of_a_linear_model(clients, n, local_steps, 
     blocks = np.zeros((clients * n, clients * n))
     for c in range(clients):
         blocks[c * n : (c + 1) * n, c * n : (c + 1) * n] = own_x[c] @ own_x[c].T
-    found = linear_limit(
-        flat @ flat.T,
-        blocks,
-        -y.ravel(),
-        eta_g=eta_g,
-        eta_l=eta_l,
-        local_steps=local_steps,
-        clients=clients,
-        rounds=rounds,
-        per_client_mean=mean,
-    )
+    sizes = {"eta_g": eta_g, "eta_l": step, "local_steps": local_steps, "clients": clients, "rounds": rounds}
+    found = limit(flat @ flat.T, blocks, -y.ravel(), **sizes)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_limit_on_an_eigenvector_is_a_power():
     _, shared, _ = kernels(clients=1)
     value, vectors = np.linalg.eigh(2 * shared)
-    steps = {"eta_g": 1.0, "eta_l": 0.1, "local_steps": 1, "clients": 1, "rounds": 6}
-    norms = linear_limit(shared, shared, vectors[:, 0], per_client_mean=False, **steps)
+    norms = limit(shared, shared, vectors[:, 0], eta_l=0.1, clients=1, rounds=6)
     np.testing.assert_allclose(norms, (1 - 0.1 * value[0]) ** (2 * np.arange(7)))
-    slower = linear_limit(shared, shared, vectors[:, 0], per_client_mean=True, **steps)
-    np.testing.assert_allclose(slower, (1 - 0.1 * value[0] / 4) ** (2 * np.arange(7)))
 
 
 def test_wide_networks_follow_the_limit():
     """The engine trains model (4) at width 4,096: its residual stays within a few per cent of the linear limit."""
-    drawn = split_teacher(clients=2, samples=4, test=1, d=6, seed=1).train
+    drawn = taught(clients=2, samples=4, d=6, seed=1)
     clients = fs.data.Clients(train=drawn, test=drawn)
     x = drawn.x.reshape(8, 6).astype(float)
     shared, personal = infinite_gram(x), personal_gram(x, np.repeat([0, 1], 4))
@@ -101,10 +99,8 @@ def test_wide_networks_follow_the_limit():
     )
     y = drawn.y.ravel().astype(float)
     np.testing.assert_allclose(squares[0], (y**2).sum(), rtol=1e-5)  # an antisymmetric start puts out zero
-    limit = linear_limit(
-        shared, personal, -y, eta_g=1.0, eta_l=eta_l, local_steps=2, clients=2, rounds=8, per_client_mean=False
-    )
-    np.testing.assert_allclose(squares.mean(axis=1), limit, rtol=0.1, atol=1e-3 * limit[0])
+    expected = limit(shared, personal, -y, eta_l=eta_l, local_steps=2, clients=2, rounds=8)
+    np.testing.assert_allclose(squares.mean(axis=1), expected, rtol=0.1, atol=1e-3 * expected[0])
 
 
 def test_complexity_term_of_regular_and_singular_kernels():
@@ -158,11 +154,6 @@ def test_diagnosis_of_easy_and_of_singular_clients():
 
 
 def test_generators_keep_their_promises():
-    clients = split_teacher(clients=3, samples=20, test=5, d=4, shared=2, personal=3, seed=5)
-    assert np.linalg.norm(clients.train.x, axis=1).max() <= 1 + 1e-6
-    for k in range(3):
-        x, y = clients.train.client(k)
-        np.testing.assert_allclose(clients.truth(x.astype(float), k), y, atol=1e-5)
     values, probabilities = np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([0.25, 0.75])
     pairs = product_clients((values, probabilities), clients=4, repeats=5000, seed=1)
     assert pairs.shape == (5000, 4, 2)
@@ -183,17 +174,11 @@ def test_generators_keep_their_promises():
         (lambda h: convergence_factor(h, h * np.nan, **STEPS), "h_personal must be finite"),
         (lambda h: convergence_factor(h, h, **{**STEPS, "eta_l": -1.0}), r"eta_l must be a number in \[0, inf\)"),
         (lambda h: convergence_factor(h, h, **{**STEPS, "clients": 0}), "clients must be a whole number, at least 1"),
-        (lambda h: limit(h, h, np.ones(8)), "zero between clients: sort the rows"),
-        (lambda h: limit(h, 0 * h, np.ones(7)), r"residual must have shape \(8,\)"),
-        (lambda h: limit(h, 0 * h, np.ones(8), clients=3), "clients must divide the 8 samples evenly, got 3"),
-        (lambda h: limit(h, 0 * h, np.ones(8), rounds=-1), "rounds must be a whole number, at least 0"),
         (lambda h: complexity_term(h, h, np.ones(7), 2), r"y must have shape \(8,\)"),
         (lambda h: complexity_term(h, h, np.ones(8), 0), "clients must lie between 1"),
         (lambda h: diagnose(np.ones((3, 2)), [0, 1], np.ones(3)), "one entry per row"),
         (lambda h: diagnose(np.zeros((2, 2)), [0, 1], np.ones(2)), "not zero"),
         (lambda h: diagnose(np.eye(2), [0, 1], np.ones(2), rounds=0), "rounds must be a whole number, at least 1"),
-        (lambda h: split_teacher(shared=0, personal=0), "not both be zero"),
-        (lambda h: split_teacher(noise=-1.0), "noise must be"),
         (lambda h: product_clients((np.ones((2, 2)), np.array([0.5, 0.6])), clients=2), "sum to one"),
         (lambda h: product_clients((np.ones((2, 3)), np.ones(3) / 3), clients=2), "probabilities must be 2"),
         (lambda h: product_clients(np.ones(4), clients=2), "a finite law must have values of shape"),
@@ -205,17 +190,3 @@ def test_generators_keep_their_promises():
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make(kernels()[1])
-
-
-def limit(shared, personal, residual, *, clients=2, rounds=3):
-    return linear_limit(
-        shared,
-        personal,
-        residual,
-        eta_g=1,
-        eta_l=0.1,
-        local_steps=1,
-        clients=clients,
-        rounds=rounds,
-        per_client_mean=True,
-    )

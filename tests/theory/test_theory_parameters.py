@@ -1,22 +1,19 @@
-"""Low-rank costs, matching weights and image distances against hand values and independent definitions."""
+"""Low-rank costs and image distances against hand values and independent definitions."""
 
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.special import softmax
 from sklearn.metrics import mean_squared_error
 
 from fedstat.theory.image import psnr
 from fedstat.theory.low_rank import low_rank_overhead
-from fedstat.theory.similarity import factorized_average_weights
 
 sizes = st.integers(1, 40)
-cosines = arrays(np.float64, st.integers(1, 6), elements=st.floats(-1, 1))
 
 
 @pytest.mark.parametrize(
@@ -56,42 +53,6 @@ def test_a_fraction_is_taken_as_it_is():
     assert low_rank_overhead(np.int64(4), np.int32(9), np.int8(1), np.float32(0.5)) == (2, 26 / 36, 144)
 
 
-@given(cosines, st.floats(-1, 1), st.floats(0, 1e308), st.booleans(), st.randoms())
-def test_weights_are_a_softmax_that_follows_permutations(similarity, threshold, scale, exclude, random):
-    assume(not exclude or (similarity >= threshold).any())
-    weights = factorized_average_weights(similarity, threshold=threshold, scale=scale, exclude=exclude)
-    assert weights.sum() == pytest.approx(1)
-    assert (weights >= 0).all()
-    order = random.sample(range(len(similarity)), len(similarity))
-    permuted = factorized_average_weights(similarity[order], threshold=threshold, scale=scale, exclude=exclude)
-    np.testing.assert_allclose(permuted, weights[order], rtol=1e-12, atol=1e-300)
-    matched = similarity >= threshold
-    if exclude:
-        assert (weights[~matched] == 0).all()
-    if scale < 700:
-        kept = similarity[matched] if exclude else np.where(matched, similarity, 0)
-        np.testing.assert_allclose(weights[matched] if exclude else weights, softmax(scale * kept), rtol=1e-9)
-
-
-@given(cosines, st.floats(0, 50))
-def test_a_threshold_that_all_reach_excludes_nobody(similarity, scale):
-    with_all = factorized_average_weights(similarity, threshold=-1, scale=scale, exclude=True)
-    np.testing.assert_array_equal(
-        with_all, factorized_average_weights(similarity, threshold=-np.inf, scale=scale, exclude=False)
-    )
-    if scale == 0:
-        np.testing.assert_array_equal(with_all, np.full(len(similarity), 1 / len(similarity)))
-
-
-def test_unmatched_clients_keep_the_weight_of_a_zero_score():
-    """Twenty clients, four of them alike and the others unlike: sixteen times exp(0) against four times e."""
-    similarity = np.array([1.0] * 4 + [0.2] * 16)
-    weights = factorized_average_weights(similarity, threshold=0.95, scale=1, exclude=False)
-    assert weights[4:].sum() == pytest.approx(16 / (16 + 4 * math.e))
-    weights = factorized_average_weights(similarity, threshold=0.95, scale=1, exclude=True)
-    np.testing.assert_allclose(weights, [0.25] * 4 + [0.0] * 16)
-
-
 images = st.sampled_from([(2, 3), (2, 3, 3), (1, 1, 1)]).flatmap(
     lambda shape: st.tuples(*[arrays(np.float64, shape, elements=st.integers(0, 255).map(float))] * 2)
 )
@@ -114,10 +75,6 @@ def test_psnr_by_hand():
     assert psnr(np.zeros(1), np.array([1e-200])) == pytest.approx(4000)  # its square is zero in floating point
 
 
-def weights_of(similarity, threshold=0.0, scale=1.0, exclude=True):
-    return factorized_average_weights(np.array(similarity), threshold=threshold, scale=scale, exclude=exclude)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -130,14 +87,6 @@ def weights_of(similarity, threshold=0.0, scale=1.0, exclude=True):
         (lambda: low_rank_overhead(3, 3, None, 0.0), r"ratio must be a number in \(0, 1\], got 0.0"),
         (lambda: low_rank_overhead(3, 3, None, 1.1), r"ratio must be a number in \(0, 1\], got 1.1"),
         (lambda: low_rank_overhead(3, 3, None, math.nan), r"ratio must be a number in \(0, 1\], got nan"),
-        (lambda: weights_of([[1.0]]), r"similarity must have shape \(clients,\) .* got shape \(1, 1\)"),
-        (lambda: weights_of([]), r"similarity must have shape \(clients,\) .* got shape \(0,\)"),
-        (lambda: weights_of([1.0, 1.5]), r"entry 1 is 1.5"),
-        (lambda: weights_of([math.nan]), r"holds nan at \[0\]"),
-        (lambda: weights_of([1.0], threshold=math.nan), "threshold must be a number"),
-        (lambda: weights_of([1.0], scale=-1.0), r"scale must be a number in \[0, inf\), got -1.0"),
-        (lambda: weights_of([1.0], scale=math.inf), r"scale must be a number in \[0, inf\), got inf"),
-        (lambda: weights_of([0.2, 0.4], threshold=0.5), "got 0.5; the largest similarity is 0.4"),
         (lambda: psnr(np.zeros((2, 2)), np.zeros((2, 3))), r"y must have shape \(2, 2\) .* got shape \(2, 3\)"),
         (lambda: psnr(np.zeros((0, 2)), np.zeros((0, 2))), r"x .* not be empty, got shape \(0, 2\)"),
         (lambda: psnr(np.zeros(2), np.array([0.0, math.inf])), "y must be finite, but holds inf"),

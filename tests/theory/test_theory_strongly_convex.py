@@ -1,4 +1,4 @@
-"""The convergence bound against exact federated averaging, communication counted, quadratics with known truth."""
+"""The convergence bound against exact federated averaging, quadratics with known truth."""
 
 import itertools
 from dataclasses import replace
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from fedstat.data import Quadratics, random_quadratics
-from fedstat.theory.communication import communication_fraction
 from fedstat.theory.strongly_convex import strongly_convex_bound
 from simulations.strongly_convex import study
 from simulations.strongly_convex.numbers import figures
@@ -168,34 +167,6 @@ def test_bad_constants(changed, message):
     arguments = {"steps": 1, **CONSTANTS, "form": "printed", **changed}
     with pytest.raises(ValueError, match=message):
         strongly_convex_bound(arguments.pop("steps"), **arguments)
-
-
-@given(
-    rounds=st.integers(1, 20), atoms=st.integers(0, 500), coefficients=st.integers(0, 10**6), head=st.integers(1, 10**6)
-)
-def test_communication_is_what_the_rounds_send(rounds, atoms, coefficients, head):
-    everything = atoms + coefficients + head
-    sent = sum(everything if t % rounds == 0 else atoms + head for t in range(rounds))
-    share = communication_fraction(F(1, rounds), atoms=atoms, coefficients=coefficients, head=head)
-    assert share == F(sent, rounds * everything)
-    assert communication_fraction(1 / rounds, atoms=atoms, coefficients=coefficients, head=head) == pytest.approx(
-        float(share)
-    )
-
-
-@pytest.mark.parametrize(
-    ("beta", "counts", "message"),
-    [
-        (0, (1, 1, 1), "beta must be a number"),
-        (2.0, (1, 1, 1), "beta must be a number"),
-        (F(1, 5), (-1, 1, 1), "atoms must be a whole number"),
-        (F(1, 5), (1, 1.5, 1), "coefficients must be a whole number"),
-        (F(1, 5), (0, 0, 0), "must not all be 0"),
-    ],
-)
-def test_bad_communication(beta, counts, message):
-    with pytest.raises(ValueError, match=message):
-        communication_fraction(beta, **dict(zip(("atoms", "coefficients", "head"), counts, strict=True)))
 
 
 @given(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedstat.ntk import infinite_gram, personal_gram
-from fedstat.theory.convergence import linear_limit
+from fedstat.theory.convergence import limit_trajectory
 from theory_checks.fedsplit.rates import least_decrement, lost
 
 
@@ -18,10 +18,11 @@ def kernels():
 @pytest.mark.parametrize("local_steps", [1, 4])
 def test_the_worst_start_loses_the_least_decrement_and_no_start_loses_less(kernels, local_steps):
     b = lost(*kernels, clients=2, step=0.2, local_steps=local_steps)
-    sizes = {"eta_g": 1.0, "eta_l": 0.2, "local_steps": local_steps, "clients": 2, "rounds": 1}
+    blocks = [slice(0, 3), slice(3, 6)]
+    sizes = {"eta_g": 1.0, "steps": [0.2, 0.2], "local_steps": local_steps, "rounds": 1}
 
     def share(start):
-        before, after = linear_limit(*kernels, start, per_client_mean=False, **sizes)
+        before, after = limit_trajectory(*kernels, start, blocks, **sizes)
         return 1 - after / before
 
     worst = np.linalg.svd(np.eye(6) - b)[2][0]

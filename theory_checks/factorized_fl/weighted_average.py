@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-
-from fedstat.theory.similarity import factorized_average_weights
+from scipy import special
 
 
 class Scores(NamedTuple):
@@ -28,5 +27,7 @@ def scores(largest_scale: int) -> st.SearchStrategy[Scores]:
 
 
 def softmax(case: Scores, *, threshold: float = -1.0, exclude: bool = False) -> np.ndarray:
-    """Return the weights; scores below the threshold count as zero, or are left out."""
-    return factorized_average_weights(np.array(case.similarity), threshold=threshold, scale=case.scale, exclude=exclude)
+    """Return the weights; scores below the threshold count as zero, and get the weight exp(0), or are left out."""
+    similarity = np.array(case.similarity)
+    score = np.where(similarity >= threshold, similarity, -np.inf if exclude else 0.0)
+    return np.asarray(special.softmax(case.scale * score))

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fedstat.claims import Claim, Evidence, Sides, compared
-from fedstat.theory.communication import communication_fraction
 from theory_checks.filter_decomposition.papers_network import ATOMS, CHANNELS, DENSE, TAPS
 
 FD31 = Claim(
@@ -51,9 +50,9 @@ class Network(NamedTuple):
 
     @property
     def fraction(self) -> Fraction:
-        """Share of parameters communicated, by the library."""
-        counts = {"atoms": self.atoms, "coefficients": self.coefficients, "head": self.head}
-        return Fraction(communication_fraction(self.beta, **counts))
+        """Share of parameters communicated, by the paper's formula."""
+        often, everything = self.atoms + self.head, self.atoms + self.coefficients + self.head
+        return (self.beta * everything + (1 - self.beta) * often) / everything
 
     def __str__(self) -> str:
         return f"{self.atoms} atom, {self.coefficients} coefficient and {self.head} head parameters, β = {self.beta}"
@@ -135,7 +134,7 @@ def counted() -> Evidence:
             share = Fraction(sent, n.rounds * everything)
             summands = {"share of full rounds": n.beta, "atoms and head of the others": (1 - n.beta) * n.share}
             yield Sides(str(n), share, summands, ("share", "by the formula"))
-            yield Sides(str(n), n.fraction, share, ("by the library", "counted"))
+            yield Sides(str(n), n.fraction, share, ("by the paper's formula", "counted"))
             beyond = n.share - n.beta / (10 * (1 - n.beta))
             excess = share - Fraction(11, 10) * n.beta
             yield Sides(str(n), excess, (1 - n.beta) * beyond, ("excess over a tenth more than β", "by the rule"))
