@@ -126,92 +126,7 @@ def product_average_moments(values: Any, probabilities: Any, weights: Any) -> Pr
         decomposed_variance=variance,
         decomposed_mse=variance + ((s2 - 1) * mu(1, 1)) ** 2,
     )
-    return _checked("values", found)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def sampled_product_average(a: Any, d: Any, m: int) -> ProductAverage:
-    """Return the moments of both aggregates of m clients drawn from M without replacement, with equal weights.
-
-    The plain aggregate is the drawn clients' mean of ``a d``, the decomposed one their mean of `a` times their
-    mean of `d`; the mean squared error of the latter is taken about the plain average over all M clients. With
-    deviations u, v from the means over all clients, ``T_ij = sum_k u_k^i v_k^j`` and the probability ``pi_r`` that r
-    given clients are drawn, the means x, y of u, v over the drawn clients have::
-
-        E x y     = T_11 (pi_1 - pi_2) / m^2                    (likewise x^2, y^2)
-        E x y^2   = T_12 (pi_1 - 3 pi_2 + 2 pi_3) / m^3         (likewise x^2 y)
-        E x^2 y^2 = (T_22 (pi_1 - 7 pi_2 + 12 pi_3 - 6 pi_4) + (T_20 T_02 + 2 T_11^2)(pi_2 - 2 pi_3 + pi_4)) / m^4
-
-    since sums over distinct clients reduce to the T_ij, those with a lone deviation vanishing.
-
-    Parameters
-    ----------
-    a, d : array_like, shape (M,)
-        Coefficient and atom of each client.
-    m : int
-        Number of clients drawn, in 1..M.
-
-    Returns
-    -------
-    ProductAverage
-        Fractions if all inputs are integers and fractions, else floats.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, values are not finite numbers, m is out of range, or a moment exceeds double precision.
-
-    References
-    ----------
-    Filter decomposition, appendix A.5, equations (31) and (33); the latter is replaced.
-
-    Examples
-    --------
-    >>> from fedstat.theory import sampled_product_average
-    >>> all_five = sampled_product_average([1, 2, 3, 4, 5], [5, 4, 3, 2, 1], 5)
-    >>> print(all_five.plain_mean, all_five.decomposed_mean, all_five.decomposed_variance)
-    7 9 0
-    >>> two = sampled_product_average([1, 2, 3, 4, 5], [5, 4, 3, 2, 1], 2)
-    >>> print(two.plain_mean, two.decomposed_mean, two.decomposed_variance)
-    7 33/4 27/40
-
-    The mean of products is 7. The product of means is 9, and less for fewer clients.
-    """
-    a, d = _numbers(a=a, d=d)
-    if a.ndim != 1 or a.shape != d.shape or len(a) == 0:
-        raise ValueError(f"a and d must be vectors with one entry per client, got shapes {a.shape} and {d.shape}.")
-    size = len(a)
-    if not isinstance(m, int | np.integer) or isinstance(m, bool) or not 1 <= m <= size:
-        raise ValueError(f"m must be a whole number in 1..{size}, the number of clients, got {m!r}.")
-    exact = a.dtype == object
-    m = int(m)
-    a0, d0 = a.sum() / size, d.sum() / size
-    u, v = a - a0, d - d0
-
-    def t(i: int, j: int) -> Any:
-        return (u**i * v**j).sum()
-
-    def drawn(*coefficients: int) -> Any:
-        """Sum of coefficients times the probabilities that 1, 2, ... given clients are drawn."""
-        total, pi = Fraction(0), Fraction(1)
-        for r, coefficient in enumerate(coefficients):
-            pi *= Fraction(m - r, size - r) if m > r else 0
-            total += coefficient * pi
-        return total if exact else float(total)
-
-    two, three = drawn(1, -1) / m**2, drawn(1, -3, 2) / m**3
-    squared = drawn(1, -7, 12, -6) * t(2, 2) + drawn(0, 1, -2, 1) * (t(2, 0) * t(0, 2) + 2 * t(1, 1) ** 2)
-    linear = a0**2 * t(0, 2) + d0**2 * t(2, 0) + 2 * a0 * d0 * t(1, 1)
-    cubic = a0 * t(1, 2) + d0 * t(2, 1)
-    variance = two * linear + 2 * three * cubic + squared / m**4 - (two * t(1, 1)) ** 2
-    found = ProductAverage(
-        plain_mean=a0 * d0 + t(1, 1) / size,
-        plain_variance=two * (linear + 2 * cubic + t(2, 2) - t(1, 1) ** 2 / size),
-        decomposed_mean=a0 * d0 + two * t(1, 1),
-        decomposed_variance=variance,
-        decomposed_mse=variance + (two * t(1, 1) - t(1, 1) / size) ** 2,
-    )
-    return _checked("a and d", found)
+    return _checked(found)
 
 
 def _numbers(**named: Any) -> list[np.ndarray]:
@@ -245,14 +160,14 @@ def _check_simplex(name: str, p: np.ndarray) -> None:
         raise ValueError(f"{name} must be non-negative and sum to one, got {p.tolist()!r} with sum {total}.")
 
 
-def _checked(names: str, found: ProductAverage) -> ProductAverage:
+def _checked(found: ProductAverage) -> ProductAverage:
     """Return moments as fractions or plain floats; refuse floats that are not finite."""
     moments = list(vars(found).values())
     if isinstance(moments[0], Fraction):
         return found
     if not np.isfinite(moments).all():
         raise ValueError(
-            f"{names} must be small enough for products of four of them to stay within double precision, which these "
+            "values must be small enough for products of four of them to stay within double precision, which these "
             "exceed."
         )
     return ProductAverage(*map(float, moments))

@@ -51,7 +51,7 @@ def drawn(m: int, size: int, coefficients: tuple[int, ...]) -> float:
 def spread(coefficients: ArrayLike, atoms: ArrayLike, m: int) -> Spread:
     """Return the moments of both aggregates of m clients, drawn without replacement and with equal weights.
 
-    `fedstat.theory.product_average.sampled_product_average` for whole filters. With deviations u, v of coefficients and
+    `theory_checks.filter_decomposition.drawn_clients` has them for one atom. With deviations u, v of coefficients and
     atoms from their means over all clients, ``L_k = u_k x D0 + a0 x v_k`` and ``W_kl = u_k x v_l`` (sums over atoms),
     the product of averages is ``Q0 + L + W`` with averages over the m clients, and ::
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedstat.theory.product_average import product_average_moments, sampled_product_average
+from fedstat.theory.product_average import product_average_moments
+from theory_checks.filter_decomposition.drawn_clients import Drawn
 
 small = st.integers(-3, 3)
 pairs = st.lists(st.tuples(small, small), min_size=1, max_size=3)
@@ -58,14 +59,10 @@ def test_sampling_moments_are_those_of_all_subsets(case):
     everyone = F(sum(a * d for a, d in clients), len(clients))
     plain = [(q, F(sum(a * d for a, d in s), m)) for s in subsets]
     decomposed = [(q, F(sum(a for a, _ in s), m) * F(sum(d for _, d in s), m)) for s in subsets]
-    a, d = zip(*clients, strict=True)
-    found = sampled_product_average(a, np.array(d), m)
+    found = Drawn(tuple(clients), m).moments()
     assert (found.plain_mean, found.plain_variance) == moments(plain)[:2]
     expected = moments(decomposed, everyone)
     assert (found.decomposed_mean, found.decomposed_variance, found.decomposed_mse) == expected
-    floats = sampled_product_average(np.array(a, float), np.array(d, float), m)
-    for name, exact in vars(found).items():
-        assert getattr(floats, name) == pytest.approx(float(exact), abs=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +81,6 @@ def test_sampling_moments_are_those_of_all_subsets(case):
         (lambda: product_average_moments([[1, 2]], [1], [2, -1]), "weights must be non-negative"),
         (lambda: product_average_moments([[1, 2]], [1], [[1]]), "weights must be non-negative"),
         (lambda: product_average_moments([[1, 2]], [F(999999999, 10**9)], [1]), "probabilities must"),
-        (lambda: sampled_product_average([1, 2], [1], 1), "one entry per client"),
-        (lambda: sampled_product_average([1, 2], [1, 2], 3), r"m must be a whole number in 1\.\.2"),
-        (lambda: sampled_product_average([1, 2], [1, 2], 0.5), "m must be a whole number"),
-        (lambda: sampled_product_average([1, 2], [1, 2], True), "m must be a whole number"),
-        (lambda: sampled_product_average([1e200, 0.0], [1e200, 0.0], 1), "a and d must be small enough"),
     ],
 )
 def test_bad_input(make, message):

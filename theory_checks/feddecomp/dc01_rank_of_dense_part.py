@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import product
 
 from fedstat.claims import Claim, Evidence, Sides, compared
-from fedstat.theory.low_rank import low_rank_overhead
 from theory_checks.feddecomp.matrices import matrix_product, matrix_rank
+from theory_checks.feddecomp.networks import Layer
 
 DC01 = Claim(
     id="DC-01",
@@ -36,7 +36,7 @@ def _ranks(*, whole: bool) -> Evidence:
             ratio = Fraction(tenths, 10)
             if whole and (ratio * min(i, o)).denominator > 1:
                 continue
-            r = low_rank_overhead(i, o, None, ratio).rank
+            r = Layer(i, o, None).rank(ratio)
             b = [[(row + 1) ** s for s in range(r)] for row in range(i)]
             a = [[(column + 1) ** s for column in range(o)] for s in range(r)]
             rank = matrix_rank(matrix_product(b, a))

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedstat.claims import Claim, Evidence, Sides, all_of, compared, sampled
-from fedstat.theory.low_rank import low_rank_overhead
 from theory_checks.factorized_fl.tables import Figures
 from theory_checks.feddecomp.networks import NETWORKS, SETTINGS, Layer, Ratios, parameters
 
@@ -48,7 +47,7 @@ def _relative(layer: Layer, ratio: Fraction, way: str) -> Fraction:
     positions of a batch; for convolutions it is left out here, so that the quotient is too small for FedDecomp, if
     anything, whatever the size of the images.
     """
-    rank = low_rank_overhead(*layer[:3], ratio).rank
+    rank = layer.rank(ratio)
     width = layer.kernel or 1
     rows, columns = layer.inputs * width, layer.outputs * width
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import product
@@ -10,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedstat.claims import Evidence, Sides, all_of, compared
-from fedstat.theory.low_rank import low_rank_overhead
 
 Ratios = tuple[Fraction, Fraction]
 
@@ -26,6 +26,10 @@ class Layer(NamedTuple):
     def __str__(self) -> str:
         kind = f"{self.kernel} by {self.kernel} convolution" if self.kernel else "dense layer"
         return f"{kind} of {self.inputs} by {self.outputs}"
+
+    def rank(self, ratio: Fraction) -> int:
+        """Return the rank of the low-rank part, equations (3) and (4), rounded down and one at least."""
+        return max(1, math.floor(ratio * min(self.inputs, self.outputs) * (self.kernel or 1)))
 
 
 def resnet(widths: tuple[int, ...], classes: int) -> tuple[Layer, ...]:
@@ -72,13 +76,12 @@ def parameters(ratios: Ratios | None = None) -> Iterator[Parameters]:
     """Yield the networks' parameters, at the paper's own ratios or at those given."""
     for name, (layers, own) in SETTINGS.items():
         conv, dense = ratios or own
-        sigma = tau = Fraction(0)
+        sigma = tau = 0
         for layer in layers:
-            size = layer.inputs * layer.outputs * (layer.kernel or 1) ** 2
-            ratio = dense if layer.kernel is None else conv
-            sigma += size
-            tau += size * Fraction(low_rank_overhead(*layer[:3], ratio).parameters)
-        yield Parameters(name, (conv, dense), int(sigma), int(tau))
+            width = layer.kernel or 1
+            sigma += layer.inputs * layer.outputs * width**2
+            tau += layer.rank(dense if layer.kernel is None else conv) * (layer.inputs + layer.outputs) * width
+        yield Parameters(name, (conv, dense), sigma, tau)
 
 
 class LayerCost(NamedTuple):

@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, product
 from typing import TypeVar
 
-from fedstat.theory.product_average import ProductAverage, sampled_product_average
+from fedstat.theory.product_average import ProductAverage
 from theory_checks.filter_decomposition.exact_laws import Exact, mean, text
 
 Pair = tuple[Exact, Exact]
@@ -108,9 +108,9 @@ class Drawn:
         return mean((q - target) ** 2 for _, q in self.aggregates())
 
     def moments(self) -> ProductAverage:
-        """Return closed forms of the library."""
+        """Return the closed forms."""
         a, d = zip(*self.clients, strict=True)
-        return sampled_product_average(a, d, self.m)
+        return sampled_moments(a, d, self.m)
 
     def central(self, i: int, j: int) -> Fraction:
         """Return the mean over all clients of u^i v^j."""
@@ -124,6 +124,45 @@ class Drawn:
         averages = ([Fraction(sum(x), self.m) for x in zip(*s, strict=True)] for s in drawn)
         error = mean((a - a0) ** 2 + (d - d0) ** 2 for a, d in averages)
         return error, self.sizes.f * (self.central(2, 0) + self.central(0, 2))
+
+
+def sampled_moments(a: Sequence[Exact], d: Sequence[Exact], m: int) -> ProductAverage:
+    """Return the moments of both aggregates, those that correct (31) and (33), in closed form.
+
+    With ``T_ij = sum_k u_k^i v_k^j`` and the probability ``pi_r`` that r given clients are drawn, the means x, y of
+    u, v over the drawn clients have::
+
+        E x y     = T_11 (pi_1 - pi_2) / m^2                    (likewise x^2, y^2)
+        E x y^2   = T_12 (pi_1 - 3 pi_2 + 2 pi_3) / m^3         (likewise x^2 y)
+        E x^2 y^2 = (T_22 (pi_1 - 7 pi_2 + 12 pi_3 - 6 pi_4) + (T_20 T_02 + 2 T_11^2)(pi_2 - 2 pi_3 + pi_4)) / m^4
+
+    since sums over distinct clients reduce to the T_ij, those with a lone deviation vanishing.
+    """
+    size, a0, d0 = len(a), mean(map(Fraction, a)), mean(map(Fraction, d))
+
+    def t(i: int, j: int) -> Fraction:
+        return sum(((x - a0) ** i * (y - d0) ** j for x, y in zip(a, d, strict=True)), Fraction(0))
+
+    def drawn(*coefficients: int) -> Fraction:
+        """Sum of coefficients times the probabilities that 1, 2, ... given clients are drawn."""
+        total, pi = Fraction(0), Fraction(1)
+        for r, coefficient in enumerate(coefficients):
+            pi *= Fraction(m - r, size - r) if m > r else 0
+            total += coefficient * pi
+        return total
+
+    two, three = drawn(1, -1) / m**2, drawn(1, -3, 2) / m**3
+    squared = drawn(1, -7, 12, -6) * t(2, 2) + drawn(0, 1, -2, 1) * (t(2, 0) * t(0, 2) + 2 * t(1, 1) ** 2)
+    linear = a0**2 * t(0, 2) + d0**2 * t(2, 0) + 2 * a0 * d0 * t(1, 1)
+    cubic = a0 * t(1, 2) + d0 * t(2, 1)
+    variance = two * linear + 2 * three * cubic + squared / m**4 - (two * t(1, 1)) ** 2
+    return ProductAverage(
+        plain_mean=a0 * d0 + t(1, 1) / size,
+        plain_variance=two * (linear + 2 * cubic + t(2, 2) - t(1, 1) ** 2 / size),
+        decomposed_mean=a0 * d0 + two * t(1, 1),
+        decomposed_variance=variance,
+        decomposed_mse=variance + (two * t(1, 1) - t(1, 1) / size) ** 2,
+    )
 
 
 def populations(most: int) -> Iterator[Drawn]:

@@ -13,8 +13,7 @@ from itertools import product
 from hypothesis import strategies as st
 
 from fedstat.claims import Claim, Evidence, compared, search
-from fedstat.theory.product_average import sampled_product_average
-from theory_checks.filter_decomposition.drawn_clients import Pair, Sizes
+from theory_checks.filter_decomposition.drawn_clients import Pair, Sizes, sampled_moments
 from theory_checks.filter_decomposition.exact_laws import Exact, sided, text, total
 
 #: Step sizes of the steps of one round.
@@ -49,7 +48,7 @@ class Descent:
     def error(self) -> Fraction:
         """E |w - w^|^2 by (31)."""
         ends = self.ends
-        return Fraction(sampled_product_average(ends, [1] * len(ends), self.m).plain_variance)
+        return Fraction(sampled_moments(ends, [1] * len(ends), self.m).plain_variance)
 
     def bound(self, steps: Exact) -> Fraction:
         """Return ``4 f eta_t^2 G^2`` times the square of `steps`."""
