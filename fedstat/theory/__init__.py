@@ -1,4 +1,4 @@
-"""What the four papers prove or claim, as pure functions: rates, bounds, exact variances, counts."""
+"""What the four papers prove or claim, as pure functions: rates, bounds, exact variances."""
 
 from fedstat.theory.convergence import convergence_factor, prescribed_step
 from fedstat.theory.diagnosis import Diagnosis, diagnose
