@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from itertools import zip_longest
+from collections.abc import Iterable
 from typing import Literal
 
 import pandas as pd
 
-from fedstat.inference.printed.grids import Cell, Grid
+from fedstat.inference.printed.grids import Cell
 from fedstat.inference.printed.heads import SPREADS, check_scores, methods_column, only_data, spread_columns
 from fedstat.inference.printed.values import Value, joined, value
 
@@ -16,19 +16,20 @@ Methods = Literal["rows", "columns"]
 _NONE = Cell("", 0)
 _NUMERIC = re.compile(r"[-+−]?\.?\d")
 _IS_BOLD = dict.fromkeys(("1", "1.0", "true", "yes"), True) | dict.fromkeys(("", "0", "0.0", "false", "no"), False)
+_COLUMNS = ["setting", "method", *Value._fields]
 
 
-def crossed(grid: Grid, methods: Methods | None) -> pd.DataFrame:
-    """Return the values of a table of methods by settings, one below the other."""
-    body = grid.rows[grid.head :]
+def crossed_values(head: list[list[Cell]], body: list[list[Cell]], methods: Methods | None) -> pd.DataFrame:
+    """Return the values of a table of methods by settings, one below the other; rows are of one length."""
     if not body:
         raise ValueError("it has no rows below its head.")
-    width = max(len(row) for row in grid.rows)
-    heads = [_head(grid.rows[: grid.head], j) for j in range(width)]
+    heads = [
+        _path(cell.text for cell in column) or f"column {j}" for j, column in enumerate(zip(*head, strict=True), 1)
+    ]
     named = None if methods == "columns" else methods_column(heads)
-    labels = max(_labels(body, width), 0 if named is None else named + 1)
+    labels = max(_labels(body), 0 if named is None else named + 1)
     spreads = spread_columns(heads, labels)
-    scores = [j for j in range(labels, width) if j not in {k for k, _ in spreads.values()}]
+    scores = [j for j in range(labels, len(heads)) if j not in {k for k, _ in spreads.values()}]
     rows, heading, above = [], "", [""] * labels
     for row in body:
         texts = [cell.text for cell in row]
@@ -36,7 +37,7 @@ def crossed(grid: Grid, methods: Methods | None) -> pd.DataFrame:
         if len(lone) <= 1:  # a heading of the rows below, or a method without values
             heading = next(iter(lone)) if lone and (row[0].columns > 1 or row[0].bold) else heading
             continue
-        own = (texts + [""] * labels)[:labels]
+        own = texts[:labels]
         if methods == "columns":
             outer, name = "", _path(own)
         elif named is None:
@@ -45,10 +46,10 @@ def crossed(grid: Grid, methods: Methods | None) -> pd.DataFrame:
         else:  # an empty label repeats the one above
             above = [text or last for text, last in zip(own, above, strict=True)]
             outer, name = _path(above[:named] + above[named + 1 :]), own[named]
-        for j in [j for j in scores if j < len(row)]:
+        for j in scores:
             if j in spreads:
                 k, kind = spreads[j]
-                found = joined(row[j], row[k] if k < len(row) else _NONE, (heads[j], heads[k]), kind)
+                found = joined(row[j], row[k], (heads[j], heads[k]), kind)
             else:
                 found = value(row[j], heads[j])
             if found is not None:
@@ -71,7 +72,7 @@ def crossed(grid: Grid, methods: Methods | None) -> pd.DataFrame:
     cells = cells.assign(method=cells[method], setting=settings[setting])
     for name in dict.fromkeys(cells["setting"]):
         check_scores(name)
-    return cells[["setting", "method", *Value._fields]].assign(runs=0)
+    return cells[_COLUMNS]
 
 
 def _ask_where(methods: Methods | None, labels: list[str], by_row: pd.Series, by_column: pd.Series) -> None:
@@ -94,43 +95,37 @@ def _below(outer: pd.Series, inner: pd.Series) -> pd.Series:
     return (outer + " / " + inner).str.removeprefix(" / ").str.removesuffix(" / ")
 
 
-def _path(names: list[str]) -> str:
+def _path(names: Iterable[str]) -> str:
     return " / ".join(dict.fromkeys(filter(None, names)))
 
 
-def _head(rows: list[list[Cell]], j: int) -> str:
-    """Return what stands above a column, of several rows joined."""
-    return _path([row[j].text for row in rows if j < len(row)]) or f"column {j + 1}"
-
-
-def _labels(body: list[list[Cell]], width: int) -> int:
+def _labels(body: list[list[Cell]]) -> int:
     """Return how many columns at the left hold no values."""
-    for j in range(width):
-        own = [row[j] for row in body if j < len(row) and row[j].columns == 1 and row[j].text]
-        if j and any(_NUMERIC.match(cell.text) for cell in own):  # what is no value there is refused, with its line
+    for j, column in enumerate(zip(*body, strict=True)):
+        # what is no value there is refused, with its line
+        if j and any(cell.columns == 1 and _NUMERIC.match(cell.text) for cell in column):
             return j
     raise ValueError("no column beside the first holds a value such as 82.3 or 82.3 ± 0.4.")
 
 
-def listed(grid: Grid, columns: list[str]) -> pd.DataFrame:
+def listed_values(columns: list[str], head: list[Cell], body: list[list[Cell]]) -> pd.DataFrame:
     """Return the values of a list, whose columns are named as `list_columns` does."""
     kind = next((name for name in SPREADS if name in columns), "")
-    metric = grid.rows[0][columns.index("mean")].text
+    metric = head[columns.index("mean")].text
     rows = []
-    for row in grid.rows[1:]:
-        of = dict(zip_longest(columns, row, fillvalue=Cell("", row[0].line)))
+    for row in body:
+        of = dict(zip(columns, row, strict=True))
         found = joined(of["mean"], of.get(kind, _NONE), ("mean", kind), kind)
         if found is None:
             continue
-        count = re.fullmatch(r"(\d*)(?:\.0*)?|nan", (runs := of.get("runs", _NONE).text), re.I)
-        if count is None:
+        runs, bold, setting = (of.get(name, _NONE).text for name in ("runs", "bold", "setting"))
+        if (count := re.fullmatch(r"(\d*)(?:\.0*)?|nan", runs, re.I)) is None:
             raise ValueError(f"line {row[0].line}: runs must be a whole number, got {runs!r}.")
-        bold = _IS_BOLD.get((text := of.get("bold", _NONE).text).lower())
-        if bold is None:
+        if bold.lower() not in _IS_BOLD:
             raise ValueError(
-                f"line {row[0].line}: bold must be 1 for a bold face and 0 or empty for others, got {text!r}."
+                f"line {row[0].line}: bold must be 1 for a bold face and 0 or empty for others, got {bold!r}."
             )
-        setting = [of.get("setting", _NONE).text, metric if metric.lower() != "mean" else ""]
-        found = found._replace(bold=found.bold or bold)
-        rows.append((_path(setting) or "all", of["method"].text, *found, int(count[1] or 0)))
-    return pd.DataFrame(rows, columns=["setting", "method", *Value._fields, "runs"])
+        found = found._replace(bold=found.bold or _IS_BOLD[bold.lower()], runs=int(count[1] or 0))
+        setting = _path([setting, metric if metric.lower() != "mean" else ""])
+        rows.append((setting or "all", of["method"].text, *found))
+    return pd.DataFrame(rows, columns=_COLUMNS)

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from fedstat._checks import choice, local, naming, whole
-from fedstat.inference.printed.grids import Grid, html_grids, latex_grids, markdown_grids, separated_grids
+from fedstat.inference.printed.grids import Cell, Grid, html_grids, latex_grids, markdown_grids, separated_grids
 from fedstat.inference.printed.heads import SPREADS, Spread, list_columns
-from fedstat.inference.printed.layouts import Methods, crossed, listed
+from fedstat.inference.printed.layouts import Methods, crossed_values, listed_values
 
 _READERS: dict[str, Callable[[str], list[Grid]]] = {
     ".tex": latex_grids,
@@ -133,8 +133,10 @@ def read_printed(
             raise ValueError(
                 f"line {beyond[0].line}: {beyond[0].text!r} stands beyond the {width} columns of the head."
             )
-        columns = list_columns([cell.text for cell in grid.rows[0]]) if grid.rows and grid.head == 1 else None
-        cells = crossed(grid, methods) if columns is None else listed(grid, columns)
+        rows = [[*row, *[Cell("", 0)] * width][:width] for row in grid.rows]
+        head, body = rows[: grid.head], rows[grid.head :]
+        columns = list_columns([cell.text for cell in head[0]]) if len(head) == 1 else None
+        cells = crossed_values(head, body, methods) if columns is None else listed_values(columns, head[0], body)
         _check(cells)
         return PrintedTable(_spreads(cells, runs, spread), smaller)
 

@@ -20,7 +20,8 @@ _MISSING = re.compile(r"[\W_]*|n\W*a\W*|nan|oom|x", re.I)
 class Value(NamedTuple):
     """A mean and its spread, NaN where none is printed, the steps of their last digits, and how the mean is set.
 
-    `kind` is what the spread is, "sd", "se" or "ci"; "" where the table does not say it.
+    `kind` is what the spread is, "sd", "se" or "ci", and `runs` how many are behind it; "" and 0 where the table does
+    not say it.
     """
 
     mean: float
@@ -31,6 +32,7 @@ class Value(NamedTuple):
     underlined: bool
     line: int
     kind: str = ""
+    runs: int = 0
 
 
 def value(cell: Cell, column: str) -> Value | None:
