@@ -144,15 +144,12 @@ def _few(names: list[str]) -> str:
 
 def _majority(predictions: Predictions, level: float, cut: float) -> Iterator[str]:
     """Name the methods that are not shown to be right more often than who names each client's most frequent class."""
-    count = max(len(predictions.classes), 2)
-    shares = np.zeros((len(predictions.clients), count))
-    for block in predictions.blocks:
-        np.add.at(shares, (block.client, block.outcome), 1)
-    usual = shares.argmax(axis=1)
+    counts = predictions.class_counts().sum(axis=0)
+    usual = counts.argmax(axis=1)
+    rule = np.eye(counts.shape[1])[usual] if predictions.kind == "classes" else 1.0 * usual
     blocks = []
     for block in predictions.blocks:
-        rule = np.eye(count)[usual[block.client]] if predictions.kind == "classes" else 1.0 * usual[block.client]
-        beside = np.broadcast_to(rule, (1, *block.prediction.shape[1:]))
+        beside = np.broadcast_to(rule[block.client], (1, *block.prediction.shape[1:]))
         blocks.append(replace(block, prediction=np.concatenate([block.prediction, beside])))
     label = "the majority"
     while label in predictions.methods:

@@ -45,9 +45,7 @@ def measure(
     It is undefined for all methods and runs if it is so for one of them.
     """
     metric, y, p = METRICS[name], block.outcome[patients], block.prediction[:, :, patients]
-    label = np.zeros(len(y), int)
-    if predictions.kind != "numbers":
-        label = (y if y.ndim == 1 else y[:, 1]).astype(int)
+    label = np.zeros(len(y), int) if predictions.kind == "numbers" else block.label[patients]
     events = float(label.sum()) if predictions.kind in ("two classes", "times") else np.nan
     counted = float({"sensitivity": label.sum(), "specificity": (1 - label).sum()}.get(name, len(y)))
     blank = np.full(len(rows), np.nan)

@@ -16,7 +16,7 @@ from fedstat._account import said
 from fedstat._in_words import attacked
 from fedstat.inference.predictions.metrics import Kind
 from fedstat.inference.reading.formats import fedstat as runs
-from fedstat.inference.reading.formats.tables import header
+from fedstat.inference.reading.formats.tables import header, is_parquet
 from fedstat.inference.reading.sameness import told_design
 
 #: The client of a table without clients.
@@ -45,6 +45,11 @@ class Block:
     client: np.ndarray
     outcome: np.ndarray
     prediction: np.ndarray
+
+    @cached_property
+    def label(self) -> np.ndarray:
+        """The class of each patient, or of times whether there was an event."""
+        return (self.outcome if self.outcome.ndim == 1 else self.outcome[:, 1]).astype(int)
 
     def by_client(self, clients: int) -> list[np.ndarray]:
         """Return the places of the patients of each client; those of one stand together."""
@@ -75,14 +80,14 @@ class Predictions:
     @cached_property
     def by_class(self) -> bool:
         """Whether every seed tests other patients, at each client as many of each class."""
-        if self.kind == "numbers" or not self.again:
-            return False
-        labels = [one.outcome if one.outcome.ndim == 1 else one.outcome[:, 1].astype(int) for one in self.blocks]
-        shape = len(self.clients), max(int(label.max()) for label in labels) + 1
-        counts = np.zeros((len(labels), *shape))
-        for count, one, label in zip(counts, self.blocks, labels, strict=True):
-            np.add.at(count, (one.client, label), 1)
-        return bool((np.ptp(counts, axis=0) <= 1).all())
+        return bool(self.kind != "numbers" and self.again and (np.ptp(self.class_counts(), axis=0) <= 1).all())
+
+    def class_counts(self) -> np.ndarray:
+        """Return how many patients of each class a client has, shape (blocks, clients, classes)."""
+        counts = np.zeros((len(self.blocks), len(self.clients), max(len(self.classes), 2)))
+        for count, block in zip(counts, self.blocks, strict=True):
+            np.add.at(count, (block.client, block.label), 1)
+        return counts
 
 
 def is_predictions(names: Sequence[str]) -> bool:
@@ -119,10 +124,9 @@ def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
         if not path.is_file():
             raise ValueError(f"{path} does not exist.")
         try:
-            parquet = path.suffix.lower() in (".parquet", ".pq")
-            # a name such as "NA" is a name: only empty cells are missing
-            if parquet:
+            if is_parquet(path):
                 return pd.read_parquet(path), path
+            # a name such as "NA" is a name: only empty cells are missing
             delimiter = header(path)[1]
             decimal = "," if delimiter == ";" else "."
             return pd.read_csv(path, sep=delimiter, decimal=decimal, keep_default_na=False, na_values=[""]), path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from fedstat.inference.reading.scores import better
 #: What a pooled row averages.
 PATIENTS, CLIENTS = "all patients", "mean over clients"
 _OVER = ("patients", "runs", "both")
-_ARRAYS = tuple(field.name for field in fields(Parts))
 
 
 def tabulate(
@@ -32,22 +31,25 @@ def tabulate(
     whole = []
     for block in blocks:
         whole.append(measure(predictions, block, np.arange(len(block.client)), name, cut, rows))
-        for of, patients in zip(own, block.by_client(count), strict=True):
-            of.append(measure(predictions, block, patients, name, cut, rows))
+        for of, places in zip(own, block.by_client(count), strict=True):
+            of.append(measure(predictions, block, places, name, cut, rows))
     made = [_summed(cells, predictions) for cells in (*([of] for of in own), [whole], own)]
-    # (T, R): clients, all patients, mean over clients
-    found = Parts(**{name: np.stack([getattr(one, name) for one, _ in made]) for name in _ARRAYS})
+    # T rows: clients, all patients, mean over clients; R columns: methods, then differences
+    by_seed, patients, df, between = (np.stack(of) for of in zip(*(sums for sums, _ in made), strict=True))
+    found, compared = (
+        parts(by_seed[:, r], patients[:, r], df[:, r], between[:, r], len(blocks) == 1, predictions.again)
+        for r in (slice(len(methods)), slice(len(methods), None))
+    )
     facts = pd.DataFrame([fact for _, fact in made])
     facts.loc[count, "clients"] = count
     facts.insert(0, "client", [*predictions.clients, None, None])
     facts.insert(1, "name", [*predictions.names, None, None])
     facts.insert(2, "over", [*["client"] * count, PATIENTS, CLIENTS])
-    values = _values(predictions, name, _columns(found, slice(0, len(methods))), facts, level)
+    values = _values(predictions, name, found, facts, level)
     others = [i for i in range(len(methods)) if i != control]
     alike = np.array([[_alike(predictions, i, control, k) for i in others] for k in range(count)], bool)
     alike = np.concatenate([alike, np.tile(alike.all(axis=0), (2, 1))])
-    size = np.abs(found.estimate[:, : len(methods)]).max(axis=1, keepdims=True)
-    compared = _columns(found, slice(len(methods), None))
+    size = np.abs(found.estimate).max(axis=1, keepdims=True)
     labels = [methods[i] for i in others]
     most = largest(name, predictions.kind)
     differences = _differences(name, labels, compared, facts, alike, size, most, level, len(predictions.seeds) > 1)
@@ -60,14 +62,12 @@ def tabulate(
     )
 
 
-def _columns(found: Parts, columns: slice) -> Parts:
-    return replace(found, **{name: getattr(found, name)[:, columns] for name in _ARRAYS})
-
-
-def _summed(cells: Sequence[Sequence[Measured]], predictions: Predictions) -> tuple[Parts, dict[str, Any]]:
+def _summed(
+    cells: Sequence[Sequence[Measured]], predictions: Predictions
+) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Average over clients, equally, and over runs; the variance over patients is that of the same average.
 
-    `cells` are by client and by block.
+    `cells` are by client and by block. The arrays are those with which `parts` begins.
     """
     flat = [one for of in cells for one in of]
     values = np.stack([np.concatenate([one.values for one in of], axis=1) for of in cells])
@@ -93,8 +93,7 @@ def _summed(cells: Sequence[Sequence[Measured]], predictions: Predictions) -> tu
         "clients": int(defined.any(axis=1).sum()),
         "undefined": max(lost, key=lambda one: one.n).undefined if lost else "",
     }
-    hidden = between.sum(axis=0) * predictions.by_class
-    return parts(by_seed, total, freedom, hidden, len(predictions.blocks) == 1, predictions.again), fact
+    return (by_seed, total, freedom, between.sum(axis=0) * predictions.by_class), fact
 
 
 def _sources(found: Parts, limits_over: dict[str, Any], facts: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -36,7 +36,7 @@ def latex(best: PrintedComparison) -> str:
     return latex_table(
         f"{caption}.",
         "l" + "r" * len(settings),
-        ["Method", *(tex(_with_arrow(setting, setting in best.less)) for setting in settings)],
+        ["Method", *(tex(s if "↓" in s or s not in best.less else f"{s} ↓") for s in settings)],
         rows,
         _notes(best, [setting for setting in settings if not chosen[setting]]),
         _TO_SAY,
@@ -62,10 +62,6 @@ def _cell(row: dict[str, float], bold: bool) -> str:
 def decimal(value: float, step: float) -> str:
     """Return a number with the decimals that were printed."""
     return f"{value:.{max(0, math.ceil(-math.log10(step) - 1e-9))}f}"
-
-
-def _with_arrow(setting: str, less: bool) -> str:
-    return f"{setting} ↓" if less and "↓" not in setting else setting
 
 
 def _notes(best: PrintedComparison, unmarked: list[str]) -> list[str]:

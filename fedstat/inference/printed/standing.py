@@ -20,7 +20,8 @@ from fedstat.inference.reading.scores import better
 
 Standing = Literal["stands", "not told apart", "contradicted", "not the best printed", "order only"]
 _POWER, _MOST_RUNS = 0.8, 10_000
-_LIMITS = ("low", "high", "low (joint)", "high (joint)")
+#: What is known of a pair; all but the first two are NaN where a deviation is not known.
+_OF_PAIR = ["method", "difference", "low", "high", "low (joint)", "high (joint)", "df", "runs", "correlation"]
 _UNKNOWN = (
     "The table cannot tell whether all methods ran under the same seeds and on the same splits, how each was tuned, "
     "whether the best round was chosen on test samples, or whether deviations were divided by the runs minus one."
@@ -161,14 +162,14 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
         for i in chosen:
             others = [j for j in range(len(own)) if j != i]
             rows = [_pair(own.loc[[i, j]], alpha, len(others)) for j in others]
-            pairs = pd.DataFrame(rows).assign(setting=name, bold=own["method"][i])
+            pairs = pd.DataFrame(rows, columns=_OF_PAIR).assign(setting=name, bold=own["method"][i])
             answer, among = _answer(pairs)
             differences.append(pairs)
             bold.append((name, own["method"][i], answer, among, own["line"][i]))
     found = pd.concat(differences, ignore_index=True)
     return PrintedComparison(
         pd.DataFrame(bold, columns=["setting", "method", "answer", "among", "line"]),
-        found[["setting", "bold", "method", "difference", *_LIMITS, "df", "runs", "correlation"]],
+        found[["setting", "bold", *_OF_PAIR]],
         tuple(_notes(settings, found, less, family, level, alpha)),
         level,
         less,
@@ -218,7 +219,7 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
     difference = float(two["better"].iloc[0] - two["better"].iloc[1])
     found = {"method": two["method"].iloc[1], "difference": difference}
     if not _spread(two).all():
-        return found | dict.fromkeys((*_LIMITS, "df", "runs", "correlation"), np.nan)
+        return found
     n, most = two["runs"].to_numpy(float), (two["sd"] + two["sd_step"] / 2).to_numpy(float)
     least = np.maximum(two["sd"] - two["sd_step"] / 2, 0).to_numpy(float)
     variances = most**2

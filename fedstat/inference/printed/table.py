@@ -133,6 +133,7 @@ def read_printed(
             raise ValueError(
                 f"line {beyond[0].line}: {beyond[0].text!r} stands beyond the {width} columns of the head."
             )
+        # the cells that a row lacks are empty
         rows = [[*row, *[Cell("", 0)] * width][:width] for row in grid.rows]
         head, body = rows[: grid.head], rows[grid.head :]
         columns = list_columns([cell.text for cell in head[0]]) if len(head) == 1 else None

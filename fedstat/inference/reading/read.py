@@ -25,7 +25,7 @@ from fedstat.inference.reading.formats import (
 )
 from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame, records
 from fedstat.inference.reading.formats.runs import first_line
-from fedstat.inference.reading.formats.tables import header, in_memory, open_table
+from fedstat.inference.reading.formats.tables import header, in_memory, is_parquet, open_table
 from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, typed, whole
 from fedstat.inference.reading.reduction import survey
 
@@ -307,7 +307,7 @@ def _kind(path: Path) -> str:
     if not name.endswith(_TABLES):
         raise ValueError(f"{path} has no known format; give CSV ({', '.join(_TABLES)}), .h5 or .json, or say kind.")
     names = first_keys(path) if name.endswith(LINES) else first_line(path) if name.endswith(".csv") else []
-    if name.endswith((".parquet", ".pq")):
+    if is_parquet(path):
         names = header(path)[0]
     tools = {
         "flamby": flamby.wrote, "wandb": wandb.wrote, "tensorboard": tensorboard.wrote,

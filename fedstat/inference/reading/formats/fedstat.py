@@ -19,10 +19,9 @@ import pyarrow.parquet as pq
 from fedstat._files import complete_folder, sha256
 from fedstat._sealed import unseal
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.reading.formats.tidy import COLUMNS, typed, whole
+from fedstat.inference.reading.formats.tidy import COLUMNS, TEXT, typed, whole
 
 _MANIFEST = "manifest.json"
-_TEXT = ("method", "estimand", "split", "metric")
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,12 @@ class History:
         coded, columns = pa.dictionary(pa.int32(), pa.string()), [name for name in COLUMNS if name in wanted]
         read = list(dict.fromkeys([*columns, *(["metric"] if self.metric is not None else [])]))
         for path in self.files:
-            with pq.ParquetFile(path, read_dictionary=list(_TEXT), memory_map=True) as file:
+            with pq.ParquetFile(path, read_dictionary=[n for n in read if n in TEXT], memory_map=True) as file:
                 for batch in file.iter_batches(batch_size=1 << 19, columns=read):
                     rows = batch
                     if self.metric is not None:
                         rows = batch.filter(pc.equal(batch["metric"].cast(pa.string()), self.metric))
-                    arrays = [rows[n].cast(coded) if n in _TEXT else rows[n] for n in columns]
+                    arrays = [rows[n].cast(coded) if n in TEXT else rows[n] for n in columns]
                     if self.kept is not None and {*COLUMNS} <= {*wanted}:
                         arrays.append(pa.array(marked(rows.to_pandas(), self.kept)["kept"]))
                         yield pa.record_batch(arrays, [*columns, "kept"])

@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.reading.formats.runs import first_line
+from fedstat.inference.reading.formats.runs import SPLIT_OF, first_line
 from fedstat.inference.reading.formats.tidy import Content, rows
 
 _COLUMN = re.compile(r"(accuracy|(?:micro|macro)_(?:precision|recall))_(train|val|test)_(before|after)")
-_SPLITS = {"train": "train", "val": "validation", "test": "test"}
 _NOTE = (
     "FL-bench writes one number for each run and round, over the samples of the clients that took part in the round: "
     "client -1. The others are in no number, and with a participation below 1 the clients change from round to round"
@@ -71,6 +70,6 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     for name in table:
         metric, split, stage = _COLUMN.fullmatch(str(name)).groups()  # type: ignore[union-attr]
         model, values = f"{stage} local training", table[name] / 100
-        own = rows(method, seed, epochs + 1, metric, values, split=_SPLITS[split], estimand=model)
+        own = rows(method, seed, epochs + 1, metric, values, split=SPLIT_OF[split], estimand=model)
         tables.append(own.assign(setting=setting))
     return Content(tables, notes, _MEASURED)

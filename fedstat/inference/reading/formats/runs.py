@@ -28,7 +28,8 @@ SEED = ("seed", "random-seed", "random_seed")
 #: A seed in a run's name.
 SEEDED = re.compile(r"(?i)(?<![a-z])(?:random[-_ ]?)?seed[-_ =:]*(\d+)")
 _MARKS = "-_ /.,;"
-_SPLITS = {
+#: The split that a word in a name means.
+SPLIT_OF = {
     "train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
     "test": "test", "eval": "test",
 }  # fmt: skip
@@ -84,8 +85,8 @@ def named(runs: Sequence[str], given: Mapping[str, Any], source: Path) -> list[N
 def measured(name: str) -> tuple[str, str]:
     """Return the metric and the split that a name such as ``test/acc``, ``val_loss`` or ``accuracy`` means."""
     words = re.findall(r"[^-_ /.]+", name)
-    split = next((_SPLITS[word.lower()] for word in words if word.lower() in _SPLITS), "test")
-    rest = "_".join(word for word in words if word.lower() not in _SPLITS) or name
+    split = next((SPLIT_OF[word.lower()] for word in words if word.lower() in SPLIT_OF), "test")
+    rest = "_".join(word for word in words if word.lower() not in SPLIT_OF) or name
     known = variant(rest)
     return (known if known in METRICS else rest), split
 

@@ -87,7 +87,7 @@ class Table:
         try:
             if self.frame is not None:
                 yield from self.frame.select(columns).combine_chunks().to_batches(max_chunksize=1 << 19)
-            elif _is_parquet(self.path):
+            elif is_parquet(self.path):
                 import pyarrow.parquet as pq
 
                 text = [name for ours, name in self.found.items() if ours in TEXT]
@@ -168,7 +168,7 @@ class Table:
 
     def _place(self, rows: pa.Array, done: int) -> str:
         at = done + pc.index(rows, True).as_py()
-        lines = self.frame is None and not _is_parquet(self.path)
+        lines = self.frame is None and not is_parquet(self.path)
         return f"{self.path}, line {at + 2}," if lines else f"{self.path}, row {at},"
 
 
@@ -308,7 +308,7 @@ def variant(name: str) -> str | None:
 
 def header(path: Path) -> tuple[list[str], str]:
     """Return the names of a table's columns, and what separates them; ValueError if the file is empty or no table."""
-    if _is_parquet(path):
+    if is_parquet(path):
         import pyarrow.parquet as pq
 
         try:
@@ -341,7 +341,8 @@ def separator(line: str) -> str:
     return max(",;\t|", key=re.sub(r'"[^"]*"', "", line).count)
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
+    """Tell by its name whether a file is one of parquet."""
     return path.suffix.lower() in (".parquet", ".pq")
 
 
