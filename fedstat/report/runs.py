@@ -24,7 +24,7 @@ from fedstat.inference.comparing.tables import Table, differences_table, fixed, 
 from fedstat.inference.formatting import counted, listed
 from fedstat.inference.predictions.printing import tables
 from fedstat.inference.predictions.table import NEW_CLIENTS
-from fedstat.inference.reading.cost_so_far import with_bytes
+from fedstat.inference.reading.joining import with_bytes
 from fedstat.report.document import typeset
 from fedstat.report.figures import style, write_svg
 from fedstat.report.sources import (

@@ -14,7 +14,7 @@ import fedstat as fs
 from fedstat.cli import app
 from fedstat.experiment import read, run
 from fedstat.inference import compare
-from fedstat.inference.reading.cost_so_far import with_bytes
+from fedstat.inference.reading.joining import with_bytes
 from fedstat.report.runs import report_runs
 from tests.support.comparisons import scores
 

@@ -7,11 +7,10 @@ from itertools import combinations
 from typing import Any
 
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.comparing.above_controls import tabulate_above
 from fedstat.inference.comparing.collapse import collapse_sentence, collapsed
 from fedstat.inference.comparing.comparison import Comparison
 from fedstat.inference.comparing.conclusions import conclude
-from fedstat.inference.comparing.differences import tabulate_differences, tabulate_methods
+from fedstat.inference.comparing.differences import tabulate_above, tabulate_differences, tabulate_methods
 from fedstat.inference.comparing.learning import STILL_LEARNING, learning_sentence, still_learning
 from fedstat.inference.comparing.notes import against_plan, in_words, notes_on
 from fedstat.inference.intervals.design import Design

@@ -18,7 +18,7 @@ _NAMED = 6
 #: What stands before a sentence about pairs of which the shape of their differences warns.
 _APART = f"On average, but with runs far apart (such intervals hold in only {HELD} of cases): "
 #: Numbers of seeds above this are not told one from another.
-_MOST = 1000
+MOST_SEEDS = 1000
 
 
 def conclude(
@@ -107,11 +107,13 @@ def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
         known, goal = rows[column].dropna(), f"{goal} {size(margin, scores)}"
         if not len(known) or (known <= rows.loc[known.index, "pairs"]).all():
             continue
-        low, high = (f"{value:.0f}" if value <= _MOST else f"more than {_MOST}" for value in (known.min(), known.max()))
+        low, high = (
+            f"{value:.0f}" if value <= MOST_SEEDS else f"more than {MOST_SEEDS}" for value in (known.min(), known.max())
+        )
         if np.isinf(known).all():
             endless.append(goal)
         else:
-            about = "about " if known.min() <= _MOST else ""
+            about = "about " if known.min() <= MOST_SEEDS else ""
             counts.append((f"{about}{low if low == high else f'{low} to {high}'}", goal))
     said = ""
     if counts:

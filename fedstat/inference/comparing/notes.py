@@ -9,8 +9,8 @@ import numpy as np
 
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.comparing.conclusions import size
-from fedstat.inference.comparing.majority import beside_majority
-from fedstat.inference.formatting import listed
+from fedstat.inference.formatting import interval, listed
+from fedstat.inference.intervals.paired import mean_interval
 from fedstat.inference.intervals.sequential import added_seeds
 from fedstat.inference.reading.formats.tidy import RUN, UNNAMED
 from fedstat.inference.reading.gathering import Gathered, few
@@ -20,6 +20,12 @@ from fedstat.inference.reading.scores import Scores, alone, still_changing
 _OF_CLIENTS = "each client's {model} on its {split} samples, mean over clients and {when}"
 _OF_RUNS = "the {model}, one number for each run on {split} samples, mean over {when}"
 _COMMON = "the {model} on the common test set, mean over {when}"
+
+#: What to ask where methods are not above naming the most frequent class.
+_REMEDY = (
+    'Are columns on one scale (prepare="standard" brings them there), is the learning rate right, and were '
+    "there rounds enough?"
+)
 
 
 def in_words(
@@ -75,7 +81,7 @@ def notes_on(found: Gathered, level: float) -> list[str]:
         f"{label} has a value under seed {seed} alone: it has no difference, which takes two seeds."
         for label, seed in alone(scores).items()
     ]
-    said += [] if found.majority is None else beside_majority(scores, found.majority, level)
+    said += [] if found.majority is None else _beside_majority(scores, found.majority, level)
     evaluated = scores.rounds[scores.rounds > 0]
     if len(scores.averaged) > 1 and len(scores.averaged) >= len(evaluated):
         said.append(
@@ -102,6 +108,31 @@ def notes_on(found: Gathered, level: float) -> list[str]:
                 "says what a client drawn at random can expect; by samples, what a sample drawn at random can expect."
             )
     return said
+
+
+def _beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]:
+    """Return sentences that name the methods below the majority share and those not shown to be above it.
+
+    The accuracy minus the share, both of the same methods, seeds and clients, has an interval over seeds, all methods
+    together at `level`. A method is below if the interval is, and not shown to be above if it holds 0; under a single
+    seed the difference alone counts.
+    """
+    below, unshown = [], []
+    each = 1 - (1 - level) / len(accuracy.methods)
+    for label, values, shares in zip(accuracy.methods, accuracy.values, share.values, strict=True):
+        by_seed = 100 * (values - shares)[~np.isnan(values).all(axis=1)].mean(axis=1)
+        if not len(by_seed) or not np.isfinite(by_seed).all():
+            continue
+        found = mean_interval(by_seed, each) if len(by_seed) > 1 else (by_seed[0],) * 3
+        if found[2] < 0:
+            below.append(f"{label} by {-found[0]:.1f} points")
+        elif found[1] <= 0:
+            how = f"{interval(found, 1, ' points')} above it" if len(by_seed) > 1 else "equal"
+            unshown.append(f"{label} ({how})")
+    said = [f"Always naming a client's most frequent class beats {', '.join(below)}."] if below else []
+    if unshown:
+        said.append(f"Not shown to beat always predicting a client's most frequent class: {', '.join(unshown)}.")
+    return [*said[:-1], f"{said[-1]} {_REMEDY}"] if said else []
 
 
 def against_plan(

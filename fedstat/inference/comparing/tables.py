@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedstat.inference.comparing.conclusions import size
+from fedstat.inference.comparing.conclusions import MOST_SEEDS, size
 from fedstat.inference.formatting import p_value
 
 if TYPE_CHECKING:
     from fedstat.inference.comparing.comparison import Comparison
 
-_MOST_SEEDS = 1000
 _MOST_DECIMALS = 12
 
 
@@ -91,7 +90,7 @@ def differences_table(comparison: Comparison, most: int | None = None, *, label:
     columns["outcome"] = [str(word) for word in found["outcome"]]
     needed = "seeds needed" if comparison.aim is None else f"seeds for {size(comparison.aim, comparison.scores)}"
     if _any(found, "seeds needed"):
-        columns[needed] = counts(found["seeds needed"], _MOST_SEEDS)
+        columns[needed] = counts(found["seeds needed"], MOST_SEEDS)
     weighted = f"by samples{scale.points}"
     if _any(found, "by samples"):
         cells = scale.cells(found["by samples"], places)

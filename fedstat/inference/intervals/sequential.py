@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike
 
 from fedstat import _checks
 from fedstat.inference.formatting import interval, listed, number
-from fedstat.inference.intervals.boundaries import crossing, levels_of_looks
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Standard deviations beyond which nothing lies, as far as numbers of double precision go.
+_FAR = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +160,39 @@ def looks(differences: ArrayLike, *, planned: int | Sequence[int] = 10, level: f
         half, p = _any_looks(n, mean, squares, _prior(chosen, 1 - level), 1 - level)
     found = {"mean": mean, "low": mean - half, "high": mean + half, "p": p}
     return Looks(pd.DataFrame(found, index=pd.Index(n, name="seeds")), level, chosen)
+
+
+def crossing(height: float, sizes: tuple[int, ...]) -> float:
+    """Return the probability that sums of normal values with mean zero ever lie beyond a boundary on either side.
+
+    The boundary is the same at all looks, `height` standard deviations of the last sum; `sizes` are the rising numbers
+    of values at the looks.
+    """
+    from scipy import stats
+
+    height = min(height, _FAR)
+    steps = np.sqrt([b - a for a, b in pairwise((0, *sizes))]) / np.sqrt(sizes[-1])
+    # enough nodes for the shortest step: about one for half of its standard deviation
+    nodes, weights = np.polynomial.legendre.leggauss(100 + int(6 * height / steps.min()))
+    at, weights = height * nodes, height * weights
+    density = stats.norm.pdf(at, scale=steps[0])
+    for step in steps[1:]:
+        density = stats.norm.pdf(at[:, None] - at, scale=step) @ (weights * density)
+    return float(1 - weights @ density)
+
+
+@cache
+def levels_of_looks(sizes: tuple[int, ...], alpha: float) -> tuple[float, ...]:
+    """Return the level of the test at each look, such that all of them together err with probability `alpha`.
+
+    The boundary for sums is the same at all looks (O'Brien and Fleming 1979), so that early looks are severe. Its
+    height is exact for normal values of known variance, by integration over the sums from look to look (Armitage,
+    McPherson and Rowe 1969).
+    """
+    from scipy import optimize, stats
+
+    height = optimize.brentq(lambda c: crossing(c, sizes) - alpha, 0.0, _FAR, xtol=1e-12)
+    return tuple(float(2 * stats.norm.sf(height * np.sqrt(sizes[-1] / n))) for n in sizes)
 
 
 def _few_looks(

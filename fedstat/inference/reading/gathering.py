@@ -11,10 +11,9 @@ import pandas as pd
 
 from fedstat._checks import whole
 from fedstat.inference.reading.choosing import Estimand, choose_metric, choose_models, choose_split
-from fedstat.inference.reading.cost_so_far import with_bytes
 from fedstat.inference.reading.formats.tidy import shares_reduced
 from fedstat.inference.reading.honest import honest_in_all
-from fedstat.inference.reading.joining import Windows, joined, with_samples
+from fedstat.inference.reading.joining import Windows, joined, with_bytes, with_samples
 from fedstat.inference.reading.opening import Entry
 from fedstat.inference.reading.reduction import Reduced, reduce
 from fedstat.inference.reading.sameness import check_same

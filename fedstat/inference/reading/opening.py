@@ -69,19 +69,17 @@ def _opened(one: Any, name: str) -> Entry:
     known = one.survey() if isinstance(one, Opened) else survey(batches)
     if not known:
         raise ValueError(f"results must hold evaluations, but {name} has none.")
-    plan, config = getattr(one, "plan", None), getattr(one, "config", None)
+    plan, config = getattr(one, "plan", None), one.config or {}
+    carried = ("clients", "measured", "traffic", "evaluation")
     return Entry(
         batches,
         known,
-        config,
-        getattr(one, "clients", None),
-        AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
-        "kept" in names_of(next(iter(batches))),
-        (*getattr(one, "notes", ()), *attacked(config or {}), *said(config or {})),
-        getattr(one, "measured", None),
-        _settings(batches),
-        getattr(one, "traffic", None),
-        getattr(one, "evaluation", {}),
+        one.config,
+        plan=AnalysisPlan.read(plan) if isinstance(plan, Path) else plan,
+        kept="kept" in names_of(next(iter(batches))),
+        notes=(*getattr(one, "notes", ()), *attacked(config), *said(config)),
+        settings=_settings(batches),
+        **{name: getattr(one, name) for name in carried if hasattr(one, name)},
     )
 
 

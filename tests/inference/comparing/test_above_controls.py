@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedstat.inference import AnalysisPlan, Design, compare
-from fedstat.inference.comparing.above_controls import tabulate_above
+from fedstat.inference.comparing.differences import tabulate_above
 from tests.support.comparisons import scores
 
 CONTROLS = ("Local", "FedAvg")

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from fedstat.inference import looks, plan
-from fedstat.inference.intervals.boundaries import crossing, levels_of_looks
-from fedstat.inference.intervals.sequential import _factor, _prior, added_seeds
+from fedstat.inference.intervals.sequential import _factor, _prior, added_seeds, crossing, levels_of_looks
 
 differences = st.lists(st.integers(-50, 50), min_size=2, max_size=12, unique=True).map(lambda d: np.array(d) / 50)
 
