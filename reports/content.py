@@ -28,7 +28,8 @@ from simulations.studies import chapter, draw, effects, record, tell
 from theory_checks import COMMITTED
 from theory_checks.classics import PAPER as LITERATURE
 
-PARTS = tuple(Path(__file__).parent / name for name in ("front.typ", "ledger.typ"))
+HERE = Path(__file__).parent
+PARTS = (HERE / "front.typ", HERE / "ledger.typ", *sorted((HERE / "paper").iterdir()))
 LEFT_OUT = Fresh("left out")
 #: The largest share of false discoveries among the differences that the findings lead with.
 RATE = 0.05
@@ -86,7 +87,7 @@ def content(
     papers = sorted(counted, key=lambda paper: (paper == LITERATURE, -counted[paper], paper))
     data: dict[str, Any] = {"scale": scale, "environment": environment(), "papers": papers, "claims": judged}
     data["literature"] = LITERATURE
-    files = {part.name: part for part in PARTS}
+    files = {str(part.relative_to(HERE)): part for part in PARTS}
     data["catalogue"] = [
         {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()
     ]

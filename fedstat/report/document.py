@@ -26,7 +26,7 @@ def typeset(template: Path, data: Mapping[str, Any], files: Mapping[str, Path], 
     data : mapping
         Numbers and words, which the template reads as JSON. Nothing is pasted into markup.
     files : mapping of file name to Path
-        Pictures (SVG or PDF) that the template shows, and Typst files that it imports. All lie beside it, so that
+        Pictures (SVG or PDF) that the template shows, and Typst files that it imports. They lie as named, so that
         ``"/NAME"`` is a file's path in each of them.
     target : Path
         A ``.pdf``, or an ``.html`` with its pictures inside. Written whole or not at all; the same inputs give the same
@@ -77,6 +77,7 @@ def staged(template: Path, data: Mapping[str, Any], files: Mapping[str, Path]) -
         for source in STYLE:
             shutil.copy(source, folder)
         for called, source in files.items():
+            (folder / called).parent.mkdir(exist_ok=True)
             shutil.copy(source, folder / called)
         (folder / "data.json").write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
         yield folder / "main.typ"
