@@ -50,7 +50,7 @@ def load_object(name: str) -> Any:
         del sys.modules[spec.name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f", line {lines[-1]}" if lines else ""
-        raise ValueError(f"{file}{where} cannot be run: {type(error).__name__}: {error}.") from error
+        raise ValueError(f"{file}{where} cannot be run: {type(error).__name__}: {str(error).rstrip('.')}.") from error
     if not hasattr(module, wanted):
         raise ValueError(f"{file} defines nothing called {wanted!r}.")
     return getattr(module, wanted)

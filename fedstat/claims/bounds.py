@@ -147,6 +147,10 @@ def _summands(setting: Setting) -> list[str]:
             )
     run = Problem(setting.method, setting.clients, setting.weights).run
     bound = setting.bound(run)
+    if not isinstance(bound, Mapping):
+        raise ValueError(
+            f"bound must return its summands by name, a dict, got {type(bound).__name__} ({setting.case})."
+        )
     for what, quantity in (
         *((f'the summand "{name}" of the bound', part) for name, part in bound.items()),
         ("measure", setting.measure(run)),

@@ -89,7 +89,7 @@ def _run(file: Path) -> ModuleType:
     except ClaimError:
         raise
     except Exception as error:
-        raise ClaimError(f"{file} cannot be run: {type(error).__name__}: {error}.") from error
+        raise ClaimError(f"{file} cannot be run: {type(error).__name__}: {str(error).rstrip('.')}.") from error
 
 
 def _declared(module: ModuleType, file: Path) -> Iterator[Claim]:

@@ -248,6 +248,7 @@ NO_STEP = Setting(
             {"bound": lambda run: {"start": 10 * run.start, "rest": 0.01}},
             '"rest" of the bound must grow .* number 0.01',
         ),
+        ({"bound": lambda run: 10 * run.start}, "bound must return its summands by name, a dict, got"),
         ({"bound": lambda run: {"all": 10 * run.start + 0.01}}, '"all" of the bound must grow'),
         ({"bound": lambda run: {"all": run.largest([run.start, 0.01])}}, "run.largest must grow"),
         ({"measure": lambda run: run.gap - 0.01}, "measure must grow"),
