@@ -14,12 +14,12 @@ from torch import Tensor
 from fedstat._checks import choice
 from fedstat.export.packet import refusal
 from fedstat.federated.client.local import Training
-from fedstat.federated.client.network import Model, Params, floating
+from fedstat.federated.client.network import Model, Params, build, floating
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.composition import check_composition
 from fedstat.federated.method import Method, rows, stack
-from fedstat.federated.replicate import Replicate, networks
+from fedstat.federated.replicate import Replicate
 from fedstat.federated.rounds import make_federation
 from fedstat.federated.route import Equipment
 from fedstat.federated.state import Federation, State
@@ -83,7 +83,7 @@ def take_seat(model: Model, seed: int, dtype: str, clients: int, classes: tuple[
     choice("dtype", dtype, ("float32", "float64"))
     seeds, kind = Seeds(seed), floating(dtype)
     roster: Any = Roster(clients, classes)
-    return Seat(seeds, roster, *networks(model, seeds, kind))
+    return Seat(seeds, roster, build(model, seeds.stream("initial weights"), kind), model)
 
 
 def federation_of(

@@ -20,9 +20,8 @@ import reprlib
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
-from operator import attrgetter
 from pathlib import Path
-from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, NoneType
 from typing import Any
 
 import numpy as np
@@ -235,56 +234,47 @@ def decisive(module: nn.Module) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if name not in _MODULE} | hooks
 
 
-#: The parts of an object that is nothing beside them, by its class.
-_INSIDE: dict[Any, Callable[[Any], Sequence[Any]]] = {
-    (dict, MappingProxyType): lambda pairs: [part for pair in pairs.items() for part in pair],
-    (list, tuple): lambda items: items,
-    (set, frozenset): lambda items: sorted(map(digest, items)),
-    functools.partial: attrgetter("func", "args", "keywords"),
-    MethodType: attrgetter("__func__", "__self__"),
-    property: attrgetter("fget", "fset", "fdel"),
-    (staticmethod, classmethod): lambda method: (method.__func__,),
-}
-
-
 def _anatomy(item: Any) -> tuple[bytes, Sequence[Any]]:
     """Return what an object is by itself, in bytes, and the parts that it is made of."""
-    kind = _name(type(item)).encode()
-    for cls, parts in _INSIDE.items():
-        if isinstance(item, cls):
-            return kind, parts(item)
-    match item:
-        case None | bool() | int() | float() | complex() | str() | bytes() if not isinstance(item, np.generic):
-            return kind + repr(item).encode(errors="surrogatepass"), ()
-        case Mapped():
-            return _anatomy(np.asarray(item))
-        case np.ndarray() | np.generic() if not item.dtype.hasobject:
-            return f"array {item.dtype.str} {item.shape} ".encode() + item.tobytes(), ()
-        case np.ndarray():
-            return f"array {item.shape}".encode(), item.ravel().tolist()
-        case Tensor():
-            content = item.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            return f"tensor {item.dtype} {tuple(item.shape)} ".encode() + content.tobytes(), ()
-        case FunctionType():
-            return _function(item)
-        case type() if not _is_own(item.__module__):
-            return f"class {_name(item)}".encode(), ()
-        case type():
-            own = {name: value for name, value in sorted(vars(item).items()) if name not in _SILENT}
-            return b"class", (item.__bases__, own)
-        case ModuleType():
-            return f"module {item.__name__}".encode(), ()
-        case nn.Module():
-            held = _attributes(item)
-            return b"layers", (type(item), decisive(item), held["_parameters"], held["_buffers"], held["_modules"])
-        case _ if is_dataclass(item):
-            return b"dataclass", (type(item), {f.name: getattr(item, f.name) for f in fields(item)})
-        case _ if _is_own(type(item).__module__):
-            return b"object", (type(item), _attributes(item))
+    for classes, anatomy in _ANATOMY.items():
+        if isinstance(item, classes):
+            return anatomy(item)
+    if is_dataclass(item):
+        return b"dataclass", (type(item), {f.name: getattr(item, f.name) for f in fields(item)})
+    if _is_own(type(item).__module__):
+        return b"object", (type(item), _attributes(item))
     inside = [v for n, v in _attributes(item).items() if n == "__wrapped__"]  # of functools.cache and its like
     if callable(item) or isinstance(item, torch.dtype) or type(item).__hash__ is not object.__hash__:  # it is a value
-        kind += re.sub("0x[0-9a-f]+", "", repr(item)).encode(errors="surrogatepass")
-    return kind, inside
+        return _kind(item, re.sub("0x[0-9a-f]+", "", repr(item))), inside
+    return _kind(item), inside
+
+
+def _kind(item: Any, value: str = "") -> bytes:
+    return f"{_name(type(item))}{value}".encode(errors="surrogatepass")
+
+
+def _array(item: Any) -> tuple[bytes, Sequence[Any]]:
+    array = np.asarray(item)
+    if array.dtype.hasobject:
+        return f"array {array.shape}".encode(), array.ravel().tolist()
+    return f"array {array.dtype.str} {array.shape} ".encode() + array.tobytes(), ()
+
+
+def _tensor(item: Tensor) -> tuple[bytes, Sequence[Any]]:
+    content = item.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return f"tensor {item.dtype} {tuple(item.shape)} ".encode() + content.tobytes(), ()
+
+
+def _class(item: type) -> tuple[bytes, Sequence[Any]]:
+    if not _is_own(item.__module__):
+        return f"class {_name(item)}".encode(), ()
+    own = {name: value for name, value in sorted(vars(item).items()) if name not in _SILENT}
+    return b"class", (item.__bases__, own)
+
+
+def _layers(item: nn.Module) -> tuple[bytes, Sequence[Any]]:
+    held = _attributes(item)
+    return b"layers", (type(item), decisive(item), held["_parameters"], held["_buffers"], held["_modules"])
 
 
 def _function(function: FunctionType) -> tuple[bytes, Sequence[Any]]:
@@ -294,6 +284,25 @@ def _function(function: FunctionType) -> tuple[bytes, Sequence[Any]]:
     if not _is_own(str(scope.get("__name__"))):
         return f"function {_name(function)}".encode(), kept
     return b"function", (*kept, *_code(function.__code__, scope, function.__doc__))
+
+
+#: The anatomy of objects by their classes, of which the first one counts.
+_ANATOMY: dict[Any, Callable[[Any], tuple[bytes, Sequence[Any]]]] = {
+    (dict, MappingProxyType): lambda pairs: (_kind(pairs), [part for pair in pairs.items() for part in pair]),
+    (list, tuple): lambda items: (_kind(items), items),
+    (set, frozenset): lambda items: (_kind(items), sorted(map(digest, items))),
+    functools.partial: lambda item: (_kind(item), (item.func, item.args, item.keywords)),
+    MethodType: lambda method: (_kind(method), (method.__func__, method.__self__)),
+    property: lambda item: (_kind(item), (item.fget, item.fset, item.fdel)),
+    (staticmethod, classmethod): lambda method: (_kind(method), (method.__func__,)),
+    (np.ndarray, np.generic, Mapped): _array,
+    (int, float, complex, str, bytes, NoneType): lambda value: (_kind(value, repr(value)), ()),
+    Tensor: _tensor,
+    FunctionType: _function,
+    type: _class,
+    ModuleType: lambda module: (f"module {module.__name__}".encode(), ()),
+    nn.Module: _layers,
+}
 
 
 def _content(cell: CellType) -> Any:

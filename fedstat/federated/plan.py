@@ -6,7 +6,6 @@ import inspect
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from numbers import Integral
 from typing import Any
 
@@ -20,7 +19,6 @@ from fedstat._memory import in_words, machine_memory
 from fedstat._random import SEEDS
 from fedstat._workers import connected
 from fedstat.data import Clients
-from fedstat.federated import fingerprint
 from fedstat.federated.attacks import Attack
 from fedstat.federated.attendance import Attendance, share_of_clients
 from fedstat.federated.client.local import AnyTraining, Training
@@ -32,7 +30,7 @@ from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExec
 from fedstat.federated.engine.own_parts import rehearse_attendance, rehearse_method, rehearse_parts
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
-from fedstat.federated.fingerprint import digest, plain
+from fedstat.federated.fingerprint import digest, of_clients, of_network, plain
 from fedstat.federated.history import CLIENT_DTYPES
 from fedstat.federated.mechanisms import check_participation
 from fedstat.federated.method import Method, label_of
@@ -47,6 +45,8 @@ from fedstat.inference import AnalysisPlan
 
 #: Rounds of an attendance among which one must have as many participants as an aggregator needs.
 _TRIED = 100
+#: What trainings and methods have that may be the user's own.
+_PARTS = ("loss", "optimizer", "schedule", "server", "aggregator", "compression", "mechanism")
 #: The clients of all seeds, or a function of a seed, or of two: that of the data and that of the partition.
 Population = Clients | Callable[[int], Clients] | Callable[[int, int], Clients]
 
@@ -94,7 +94,8 @@ class Plan:
     ) -> Plan:
         """Return the plan with what is measured of the run, by which it is known again as well."""
         if predictions:
-            check_outputs(self.config["loss"], _shape(next(iter(self.replicates.values())))[1])
+            first = next(iter(self.replicates.values()))
+            check_outputs(self.config["loss"], outputs_of(first.network, first.clients.train))
         seen = {
             "validate": bool(validate),
             "metrics": {name: digest(metric) for name, metric in (metrics or {}).items()},
@@ -157,9 +158,8 @@ def make_plan(
     replicates = _replicates(clients, model, keyed, dtype, device)
     if attack is not None:
         replicates = attacked(replicates, attack)
-    for each, one in product(replicates.values(), trained.values()):
-        _check_each(one, len(each.clients))
-    tasks = {choose_task(one.loss, *shape) for shape in map(_shape, replicates.values()) for one in trained.values()}
+    outputs = {seed: outputs_of(each.network, each.clients.train) for seed, each in replicates.items()}
+    tasks = {_task(one, each, outputs[seed]) for seed, each in replicates.items() for one in trained.values()}
     if len(tasks) > 1:
         raise ValueError(
             f"clients(seed) and training must make one task for all seeds and methods, got losses "
@@ -169,7 +169,8 @@ def make_plan(
     executor = RayExecutor() if executor == "ray" else executor
     with products(tf32=dtype == TF32):
         executor, known = _rehearsed(executor, methods, trained, task, replicates[seeds[0]])
-    distinct = {replicate.offset: replicate.clients for replicate in replicates.values()}
+    distinct = {each.offset: each.clients for each in replicates.values()}
+    data = {offset: of_clients(held) for offset, held in distinct.items()}
     codes = {label: digest(one) for label, one in trained.items()}
     config = {
         "methods": {label: plain(one) for label, one in methods.items()},
@@ -182,7 +183,11 @@ def make_plan(
         "device": str(device),
         "vary": list(varying),
         "loss": task,
-        **_hashes(methods, replicates, distinct),
+        "classes": {str(s): plain(each.clients.classes or ()) for s, each in replicates.items()},
+        "clients": {str(s): len(each.clients) for s, each in replicates.items()},
+        "fingerprint": {str(s): data[each.offset] | of_network(each.network) for s, each in replicates.items()},
+        "code": {label: digest(one) for label, one in methods.items()},
+        "python": platform.python_version(),  # bytecode, by which own code is hashed, is of one version
         "training_code": codes if training is trained else codes[first_label],
         **({} if attack is None else {"attack": {"what": plain(attack), "code": digest(attack)}}),
     }
@@ -205,26 +210,24 @@ def _rehearsed(
 ) -> tuple[ExecutorName | Executor | RemoteExecutor, str]:
     """Return the executor that trains everything right, and by what it is known: where work is done is no part."""
 
+    parts = [getattr(one, name, None) for one in (*trained.values(), *methods.values()) for name in _PARTS]
+    own = any(map(is_own, (*parts, replicate.attack)))
+
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
-        parts: list[Any] = [part for one in trained.values() for part in (one.loss, one.optimizer, one.schedule)]
-        parts.append(replicate.attack)
-        for m in methods.values():
-            parts += [m.server, m.aggregator, m.compression, m.mechanism]
-        if any(map(is_own, parts)):
-            name = rehearse_parts(trained.values(), methods.values(), replicate, name)
+        name = rehearse_parts(trained.values(), methods.values(), replicate, name) if own else name
         for label, method in methods.items():
             if is_own(method):
                 name = rehearse_method(method, trained[label], task, replicate, name)
         return name
 
+    if isinstance(executor, str):
+        known = right(executor)
+        return known, known
     if isinstance(executor, RayExecutor):
         connected()  # before a run, since it takes SIGTERM for itself
         local = right(executor.local)
         return replace(executor, local=local), local
-    if isinstance(executor, str):
-        name = right(executor)
-        return name, name
     right("stacked" if getattr(executor, "together", False) else "per-client")
     return executor, type(executor).__qualname__
 
@@ -248,20 +251,6 @@ def _check_participants(method: Method, replicate: Replicate, participation: flo
     if most < fewest:
         when = f" at most in the first {_TRIED} rounds" if len(rounds) > 1 else ""
         raise ValueError(f"{method.aggregator!r} needs {fewest} participants in a round, there are {most}{when}.")
-
-
-def _hashes(
-    methods: Mapping[str, Method], replicates: Mapping[int, Replicate], distinct: Mapping[int, Clients]
-) -> dict[str, Any]:
-    """Return what must be the same for a run to be continued, by seed and label; `distinct` data by offset."""
-    data = {offset: fingerprint.of_clients(held) for offset, held in distinct.items()}
-    return {
-        "classes": {str(s): plain(replicate.clients.classes or ()) for s, replicate in replicates.items()},
-        "clients": {str(s): len(replicate.clients) for s, replicate in replicates.items()},
-        "fingerprint": {str(s): data[r.offset] | fingerprint.of_network(r.network) for s, r in replicates.items()},
-        "code": {label: digest(m) for label, m in methods.items()},
-        "python": platform.python_version(),  # bytecode, by which own code is hashed, is of one version
-    }
 
 
 def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[str, Method]:
@@ -332,12 +321,14 @@ def _check_range(dtype: str, *settings: Training | Method) -> None:
                 raise ValueError(f"{name} of {type(of).__name__} must be at most {most:.4g} in {dtype}, got {value}.")
 
 
-def _check_each(training: Training, clients: int) -> None:
-    """Refuse settings of single clients that are more or fewer than the clients."""
+def _task(training: Training, replicate: Replicate, outputs: int) -> LossName:
+    """Return what outputs mean; refuse settings of single clients that are more or fewer than the clients."""
+    clients, classes = len(replicate.clients), replicate.clients.classes
     for name in ("lr", "local_epochs"):
         value = getattr(training, name)
         if isinstance(value, tuple) and len(value) != clients:
             raise ValueError(f"{name} must be one number, or one for each of {clients} clients, got {len(value)}.")
+    return choose_task(training.loss, None if classes is None else len(classes), outputs)
 
 
 def choose_sources(vary: Iterable[str] | None, clients: Population, model: Model) -> tuple[str, ...]:
@@ -398,9 +389,3 @@ def _replicates(
     if len(shapes := {replicate.clients.train.x.shape[1:] for replicate in replicates.values()}) > 1:
         raise ValueError(f"clients(seed) must return inputs of one shape for all seeds, got {sorted(shapes)}.")
     return replicates
-
-
-def _shape(replicate: Replicate) -> tuple[int | None, int]:
-    """Count classes, None for regression, and outputs."""
-    classes = replicate.clients.classes
-    return None if classes is None else len(classes), outputs_of(replicate.network, replicate.clients.train)

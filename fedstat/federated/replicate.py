@@ -30,14 +30,14 @@ from fedstat.federated.state import State, Update
 class Replicate:
     """Data and initial network of one seed.
 
-    All clients start from `network`; `draw` makes client k an initial network of its own. `offset` is the first
-    client's row among the stacked samples of all seeds. `attackers` are ids, none without an attack.
+    All clients start from `network`, which `model` built. `offset` is the first client's row among the stacked samples of
+    all seeds. `attackers` are ids, none without an attack.
     """
 
     seeds: Seeds
     clients: Clients
     network: Network
-    draw: Callable[[int], Network]
+    model: Model
     offset: int = 0
     attack: Attack | None = None
     attackers: np.ndarray = field(default_factory=partial(np.zeros, 0, int))
@@ -58,9 +58,16 @@ class Replicate:
         if split not in self._held_out:
             if split not in self.clients.all_splits:
                 raise ValueError(f"split must be one of {', '.join(self.clients.all_splits)}, got {split!r}.")
-            samples = self.clients.all_splits[split]
-            self._held_out[split] = StackedSamples.stack([samples], self.network.dtype, self.network.device)
+            samples, network = [self.clients.all_splits[split]], self.network
+            self._held_out[split] = StackedSamples.stack(samples, network.dtype, network.device)
         return self._held_out[split]
+
+    def draw(self, k: int) -> Network:
+        """Return an initial network of client k's own."""
+        if isinstance(self.model, nn.Module):
+            raise ValueError("independent initial weights need a function that builds the network, not a module.")
+        rng = self.seeds.stream("client weights", k)
+        return build(self.model, rng, self.network.dtype, mixed=self.network.mixed)
 
     def jobs(self, ids: Iterable[int], work: Iterable[float] = (1.0,)) -> list[Job]:
         """Return the jobs of clients `ids`, of which they do the shares `work`, one for each or for all."""
@@ -90,12 +97,12 @@ def make_replicate(
 
     Data that the floating type or the network's vocabulary cannot hold raise a ValueError.
     """
-    network, draw = networks(model, seeds, dtype, mixed=mixed)
+    network = build(model, seeds.stream("initial weights"), dtype, mixed=mixed)
     check_samples(network, data)
     network.module.to(device)
     if network.device.type == "cuda":
         multiplied(network.module)
-    return Replicate(seeds, data, network, draw, offset)
+    return Replicate(seeds, data, network, model, offset)
 
 
 def attacked(replicates: Mapping[int, Replicate], attack: Attack) -> dict[int, Replicate]:
@@ -112,19 +119,6 @@ def attacked(replicates: Mapping[int, Replicate], attack: Attack) -> dict[int, R
         found[seed] = replace(replicate, clients=clients, offset=place, attack=attack, attackers=who)
         offset += len(clients)
     return found
-
-
-def networks(
-    model: Model, seeds: Seeds, dtype: torch.dtype, *, mixed: bool = False
-) -> tuple[Network, Callable[[int], Network]]:
-    """Return the initial network that all clients share, and a function that draws an independent one for a client."""
-
-    def draw(k: int) -> Network:
-        if isinstance(model, nn.Module):
-            raise ValueError("independent initial weights need a function that builds the network, not a module.")
-        return build(model, seeds.stream("client weights", k), dtype, mixed=mixed)
-
-    return build(model, seeds.stream("initial weights"), dtype, mixed=mixed), draw
 
 
 def check_samples(network: Network, data: Clients) -> None:

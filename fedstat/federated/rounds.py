@@ -25,9 +25,10 @@ from fedstat.federated.compression import compressed
 from fedstat.federated.engine.executor import RemoteExecutor, evaluation_bytes
 from fedstat.federated.engine.training import moments, train
 from fedstat.federated.fingerprint import digest
-from fedstat.federated.history import COLUMNS, DTYPES
+from fedstat.federated.history import COLUMNS, DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import Method, aggregated, naming, on_device, returned, stack, unattended, weighed
 from fedstat.federated.metrics import Metric, choose_metrics, own, standard
+from fedstat.federated.record.rows import joined
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.route import Equipment, Route
 from fedstat.federated.state import Federation, Predictor, State, Update
@@ -269,33 +270,43 @@ def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -
 def make_federation(method: Method, replicate: Replicate, equipment: Equipment) -> Federation:
     """Give a method its view of a replicate's clients, and the means to train them."""
     network = method.parameterize(replicate.network, replicate.seeds.stream("parts"))
-    returned(method, "parameterize", network, Network, "a Network")
-    device = network.device
+    means = _Means(method, returned(method, "parameterize", network, Network, "a Network"), replicate, equipment)
+    rng, how = replicate.seeds.stream("method"), (means.warmup, means.fresh, means.train, means.statistics)
+    return Federation(replicate.clients, network, equipment.training, rng, *how)
 
-    def by(method: Method, start: Params, ids: Iterable[int], round: int, **how: Any) -> Params:
-        return train(equipment.route(method, network, start), start, replicate.jobs(ids), round, **how)
 
-    def warmup(start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
-        everyone = range(len(replicate.clients))
-        return by(Method(), start, everyone if ids is None else ids.tolist(), -1 - repeat)
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """How a method trains a replicate's clients outside the rounds."""
 
-    def fresh(count: int | None = None) -> Params:
-        drawn = [replicate.draw(k) for k in range(len(replicate.clients) if count is None else count)]
-        built = [
-            method.parameterize(one, replicate.seeds.stream("client parts", k)).initial() for k, one in enumerate(drawn)
-        ]
-        return {name: torch.stack([leaves[name] for leaves in built]).to(device) for name in built[0]}
+    method: Method
+    network: Network
+    replicate: Replicate
+    equipment: Equipment
 
-    def trained(
-        method: Method, start: Params, ids: Tensor, phases: tuple[Phase, ...], round: int, moves: Params | None = None
-    ) -> Params:
-        return by(method, start, ids.tolist(), round, phases=phases, moves=moves, purpose="tuning batches")
+    def warmup(self, start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
+        everyone = torch.arange(len(self.replicate.clients))
+        return self._train(Method(), start, everyone if ids is None else ids, -1 - repeat)
 
-    def statistics(params: Params, ids: Tensor) -> Params:
-        return moments(network, equipment.samples, params, replicate.jobs(ids.tolist()))
+    def fresh(self, count: int | None = None) -> Params:
+        made = []
+        for k in range(len(self.replicate.clients) if count is None else count):
+            rng = self.replicate.seeds.stream("client parts", k)
+            made.append(self.method.parameterize(self.replicate.draw(k), rng).initial())
+        return {name: torch.stack([leaves[name] for leaves in made]).to(self.network.device) for name in made[0]}
 
-    rng = replicate.seeds.stream("method")
-    return Federation(replicate.clients, network, equipment.training, rng, warmup, fresh, trained, statistics)
+    def train(
+        self, method: Method, start: Params, ids: Tensor, phases: tuple[Phase, ...], round: int,
+        moves: Params | None = None,
+    ) -> Params:  # fmt: skip
+        return self._train(method, start, ids, round, phases=phases, moves=moves, purpose="tuning batches")
+
+    def statistics(self, params: Params, ids: Tensor) -> Params:
+        return moments(self.network, self.equipment.samples, params, self.replicate.jobs(ids.tolist()))
+
+    def _train(self, method: Method, start: Params, ids: Tensor, round: int, **how: Any) -> Params:
+        route = self.equipment.route(method, self.network, start)
+        return train(route, start, self.replicate.jobs(ids.tolist()), round, **how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,21 +404,12 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float | Attendance)
 
 def traffic_table(records: Sequence[Traffic]) -> pd.DataFrame:
     """Tabulate bytes, a row for each participant of each round and run."""
-    counts = np.array([len(r.ids) for r in records], dtype=int)
-
-    def joined(values: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([np.zeros(0, np.int64), *values]).astype(np.int64)
-
-    return pd.DataFrame(
-        {
-            "method": pd.Categorical(np.repeat(np.array([r.key[0] for r in records], dtype=object), counts)),
-            "seed": np.repeat(np.array([r.key[1] for r in records], dtype=np.int64), counts),
-            "round": np.repeat(np.array([r.round for r in records], dtype=np.int64), counts),
-            "client": joined([r.ids for r in records]),
-            "bytes_up": joined([np.broadcast_to(r.up, len(r.ids)) for r in records]),
-            "bytes_down": joined([np.broadcast_to(r.down, len(r.ids)) for r in records]),
-        }
-    )
+    tables = []
+    for one in records:
+        run = {"method": one.key[0], "seed": one.key[1], "round": one.round}
+        ids, up, down = np.broadcast_arrays(one.ids, one.up, one.down)
+        tables.append(pd.DataFrame(run | {"client": ids, "bytes_up": up, "bytes_down": down}))
+    return joined(tables, TRAFFIC_DTYPES)
 
 
 def _play(

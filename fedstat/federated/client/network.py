@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -77,12 +78,9 @@ class Network:
     def tied(self) -> dict[str, str]:
         """The further names of tied weights, which several layers hold, each with the name of the leaf."""
         names = {id(leaf): name for name, leaf in self.module.named_parameters() if leaf.requires_grad}
-        found = {}
-        for owner, layer in self.module.named_modules():
-            for last, leaf in layer.named_parameters(owner, recurse=False, remove_duplicate=False):
-                if names.get(id(leaf), last) != last:
-                    found[last] = names[id(leaf)]
-        return found
+        layers = self.module.named_modules()
+        held = (layer.named_parameters(owner, recurse=False, remove_duplicate=False) for owner, layer in layers)
+        return {name: names[id(leaf)] for name, leaf in chain.from_iterable(held) if names.get(id(leaf), name) != name}
 
     @cached_property
     def trainable(self) -> tuple[str, ...]:

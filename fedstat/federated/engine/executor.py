@@ -11,6 +11,7 @@ decides how fast a result comes, and beyond rounding (`docs/reliability.md`) nev
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.samples import Job
+from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.state import Predictor
 
 if TYPE_CHECKING:
@@ -313,13 +315,16 @@ def here(executor: Any) -> Any:
 
 def check_executor(value: Any) -> None:
     """Refuse what is neither the name of an executor nor has its two verbs."""
-    verbs = all(callable(getattr(value, verb, None)) for verb in ("train", "evaluate")) and hasattr(value, "together")
-    fits = (verbs or isinstance(value, RemoteExecutor)) and not isinstance(value, type)
-    if not (value in NAMES if isinstance(value, str) else fits):
+    if not (value in NAMES if isinstance(value, str) else _has_verbs(value)):
         raise ValueError(
             f"executor must be one of {', '.join(NAMES)}, or an object with the verbs train and evaluate as "
             f"fs.federated.Executor has them; got {value!r}."
         )
+
+
+def _has_verbs(value: Any) -> bool:
+    verbs = all(callable(getattr(value, verb, None)) for verb in ("train", "evaluate")) and hasattr(value, "together")
+    return (verbs or isinstance(value, RemoteExecutor)) and not isinstance(value, type)
 
 
 def _of_one(params: Params, k: int) -> Params:
@@ -373,13 +378,26 @@ class Cost:
 
 
 def cost(network: Network, x: Tensor) -> Cost:
-    """Measure by two forward passes, once per network, what a sample of stored inputs `x` (B, ...) costs."""
+    """Return, found once per network, what a sample of stored inputs `x` (B, ...) costs."""
     if network not in _COSTS:
-        sample = network.inputs(x[:1])
-        (flops, kept), (_, more) = (_counted(network, sample.expand(n, *sample.shape[1:])) for n in (2, 4))
-        each = max(1, (more - kept) // 2)
-        _COSTS[network] = Cost(flops // 2, each, max(0, kept - 2 * each))
+        _COSTS[network] = _of_chain(network, x) or _measured(network, network.inputs(x[:1]))
     return _COSTS[network]
+
+
+def _of_chain(network: Network, x: Tensor) -> Cost | None:
+    """Return the cost of a sample for a chain of dense layers, which keeps the inputs of all layers, else None."""
+    chain = chain_of(network)
+    if chain is None or not chain.takes(x):
+        return None
+    shapes = [network.weights[layer.weight] for layer in chain.layers]
+    return Cost(2 * sum(map(math.prod, shapes)), network.dtype.itemsize * sum(inputs for _, inputs in shapes), 0)
+
+
+def _measured(network: Network, sample: Tensor) -> Cost:
+    """Measure the cost of a sample, (1, ...), by two forward passes."""
+    (flops, kept), (_, more) = (_counted(network, sample.expand(n, *sample.shape[1:])) for n in (2, 4))
+    each = max(1, (more - kept) // 2)
+    return Cost(flops // 2, each, max(0, kept - 2 * each))
 
 
 def _counted(network: Network, x: Tensor) -> tuple[int, int]:

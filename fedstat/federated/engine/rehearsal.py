@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -92,7 +92,7 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
     A network that does not take such samples, or returns anything but (B, outputs), is refused under its `name`.
     """
     shape = samples.x.shape[1:]
-    with aside(network.device):
+    with nullcontext() if _needs_no_trial(network) else aside(network.device):
         x = network.inputs(torch.from_numpy(np.zeros((2, *shape), samples.x.dtype)).to(network.device))
         try:
             outputs: Any = network(network.initial(), x)
@@ -114,10 +114,10 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
 def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto") -> ExecutorName:
     """Refuse a network that the engine would train wrongly; return the executor that trains it right.
 
-    Two clients take one step each, by the engine and by torch's own backward pass, which must agree. A chain of torch's
-    own dense layers needs no trial. The weights of the network are not yet made of parts.
+    Two clients take one step each, by the engine and by torch's own backward pass, which must agree. The weights of the
+    network are not yet made of parts.
     """
-    if chain_of(network) is not None and not _has_any_global_hook():
+    if _needs_no_trial(network):
         return executor
     with aside(network.device):
         x = _chosen(network, samples)
@@ -133,6 +133,11 @@ def rehearse(network: Network, samples: Samples, executor: ExecutorName = "auto"
     if stacked:
         return only_under("per-client", f"the network would be trained wrongly in a stack: {stacked}", executor)
     return executor
+
+
+def _needs_no_trial(network: Network) -> bool:
+    """Tell whether a network is a chain of torch's own dense layers, which do nothing but what is known of them."""
+    return chain_of(network) is not None and not _has_any_global_hook()
 
 
 def only_under(only: ExecutorName, fault: str, executor: ExecutorName) -> ExecutorName:
