@@ -271,8 +271,6 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
         for label in plan.methods:
             announce(progress, f"{label}:", runs[label, next(iter(plan.replicates))].route)
         recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
-        if place is not None and plan.analysis is not None and resume is None:
-            recorder.save(0, place)  # before the first round
         with nullcontext(lambda: False) if place is None else sigterm_waits() as terminated:
             for round in islice(loop(runs, first, plan.participation), wanted.rounds - first):
                 recorder.keep(round, terminated)
@@ -332,7 +330,7 @@ def _planned(plan: AnalysisPlan | str | Path | None, ready: Plan, resume: Result
 def measured_splits(plan: Plan, validate: bool, stop: Patience | None) -> tuple[str, ...]:
     """Say on whose samples models are measured, beside those of the default split."""
     wanted = [*["validation"] * validate, *([] if stop is None else [stop.split])]
-    for replicate in plan.replicates.values():
+    for replicate in plan.replicates.values() if wanted else ():
         there = replicate.clients.splits
         if validate and not {"validation", "test"} <= there.keys():
             raise ValueError("validate needs clients with test and validation samples.")

@@ -69,8 +69,8 @@ def plain(value: Any) -> Any:
         return {"type": f"{type(value).__module__}.{type(value).__qualname__}", **plain(items)}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items() if v is not None}
-    if isinstance(value, np.ndarray | Tensor):
-        return value.tolist()
+    if isinstance(value, np.ndarray | np.generic | Tensor):
+        return plain(value.tolist())
     if isinstance(value, Set):
         return sorted(plain(v) for v in value)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -79,7 +79,6 @@ def plain(value: Any) -> Any:
         return f"module {type(value).__name__}"
     if callable(value):
         return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | int | float) else repr(value)
 
 
@@ -126,9 +125,8 @@ def _hashes(samples: Samples) -> np.ndarray:
     words, hashes = -(-width // 8), []
     factors = np.random.default_rng(0).integers(1, 2**63, words, dtype=np.uint64) | np.uint64(1)
     for _, block in in_blocks(samples.x):
-        rows = np.zeros((len(block), 8 * words), np.uint8)
-        rows[:, :width] = np.ascontiguousarray(block).reshape(len(block), -1).view(np.uint8)
-        mixed = rows.view(np.uint64) @ factors
+        rows = np.ascontiguousarray(block).reshape(len(block), -1).view(np.uint8)
+        mixed = np.pad(rows, ((0, 0), (0, 8 * words - width))).view(np.uint64) @ factors
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
         hashes.append(mixed ^ (mixed >> np.uint64(32)))
     return np.concatenate(hashes)

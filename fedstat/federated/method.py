@@ -185,8 +185,9 @@ class Method:
         """Return the state before the first round: server and clients start alike."""
         server = returned(self, "leaves", self.leaves(network, federation), Mapping, _LEAVES)
         shared = returned(self, "shared", self.shared(network, federation), Mapping, _LEAVES)
-        if shared:
-            check_masks(type(self).__name__, shared, server, len(federation.clients))
+        if not shared:
+            return State(server)
+        check_masks(type(self).__name__, shared, server, len(federation.clients))
         kept = {name: leaf for name, leaf in server.items() if name in shared and not shared[name].all()}
         clients = ClientStore.filled(kept, len(federation.clients)) if kept else ClientStore.empty()
         return State(server, clients, shared)
@@ -406,11 +407,8 @@ def device_of(state: State) -> torch.device:
 
 def on_device(state: State, device: str) -> State:
     """Move all tensors of a state but the client store's rows."""
-
-    def moved(params: Params) -> Params:
-        return {name: leaf.to(device) for name, leaf in params.items()}
-
-    return replace(state, server=moved(state.server), shared=moved(state.shared), memory=moved(state.memory))
+    parts = {"server": state.server, "shared": state.shared, "memory": state.memory}
+    return replace(state, **{name: {n: leaf.to(device) for n, leaf in part.items()} for name, part in parts.items()})
 
 
 def rows(stacked: Params, ids: Tensor) -> Params:
@@ -426,6 +424,8 @@ def keep(clients: ClientStore, update: Update) -> ClientStore:
 
 def _shared_elements(params: Params, state: State, ids: Tensor) -> Message:
     """Return the shared elements of `params`, in the order of the server's leaves."""
+    if not state.shared:
+        return {name: params[name] for name in state.server}
     masks, message = rows(state.shared, ids), dict[str, Tensor | Selected]()
     for name in state.server:
         if name not in masks or masks[name].all():

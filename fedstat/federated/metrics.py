@@ -65,7 +65,6 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
         given = {"loss": mean(losses)}
     if learner.task == "squared":
         return ({"mse": 2 * mean(task(outputs, y))} if outputs.shape[-1] == 1 else {}) | given
-    per_sample = task(outputs, y)
     guess = (outputs.squeeze(-1) > 0).long() if learner.task == "logistic" else outputs.argmax(-1)
     hit = (guess == y).to(outputs.dtype)
     member = F.one_hot(y, 2 if learner.task == "logistic" else outputs.shape[-1]).to(outputs.dtype) * valid[..., None]
@@ -74,7 +73,7 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
     return {
         "accuracy": mean(hit),
         "balanced_accuracy": of_outputs(recall.sum(1) / (counts > 0).sum(1)),
-        "log_loss": mean(per_sample),
+        "log_loss": mean(task(outputs, y)),
         "majority_share": counts.amax(1) / n,
     } | given
 

@@ -6,6 +6,7 @@ import inspect
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -23,7 +24,7 @@ from fedstat.federated.attacks import Attack
 from fedstat.federated.attendance import Attendance, share_of_clients
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
-from fedstat.federated.client.network import MIXED, TF32, Model, Network, check_device, floating, products
+from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
 from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, check_executor
@@ -39,7 +40,7 @@ from fedstat.federated.patience import Patience
 from fedstat.federated.record.predictions import check_outputs
 from fedstat.federated.replicate import Replicate, attacked, make_replicate
 from fedstat.federated.rounds import Key, Run, start_run
-from fedstat.federated.route import Equipment
+from fedstat.federated.route import Equipment, overrides
 from fedstat.federated.state import State
 from fedstat.inference import AnalysisPlan
 
@@ -68,8 +69,9 @@ class Plan:
     config: dict[str, Any]
     analysis: AnalysisPlan | None = None
 
+    @cached_property
     def clients(self) -> pd.DataFrame:
-        """Tabulate who takes part under each seed: a row per client, with its name and number of samples by split.
+        """Who takes part under each seed: a row per client, with its name and number of samples by split.
 
         With an attack, ``attacker`` tells who attacks.
         """
@@ -112,7 +114,8 @@ class Plan:
         """Make ready all runs, from `states` or from their methods' starts; tell `note` which one is next."""
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
-            _check_size(label, self.methods[label], self.replicates[seed].network, len(self.replicates[seed].clients))
+            if overrides(self.methods[label], "at_once"):
+                _check_size(label, self.methods[label], self.replicates[seed])
             if self.methods[label].aggregator is not None:
                 _check_participants(self.methods[label], self.replicates[seed], self.participation)
             if (mechanism := self.methods[label].mechanism) is not None:
@@ -173,11 +176,7 @@ def make_plan(
     data = {offset: of_clients(held) for offset, held in distinct.items()}
     codes = {label: digest(one) for label, one in trained.items()}
     config = {
-        "methods": {label: plain(one) for label, one in methods.items()},
-        "model": plain(model),
-        "training": plain(training),
-        "seeds": seeds,
-        "participation": plain(participation),
+        **plain(dict(methods=methods, model=model, training=training, seeds=seeds, participation=participation)),
         "dtype": dtype,
         "executor": known,
         "device": str(device),
@@ -232,9 +231,10 @@ def _rehearsed(
     return executor, type(executor).__qualname__
 
 
-def _check_size(label: str, method: Method, network: Network, clients: int) -> None:
+def _check_size(label: str, method: Method, replicate: Replicate) -> None:
     """Refuse a method that holds more of all clients at once than the machine has memory."""
-    needs = method.at_once(network, clients)
+    clients = len(replicate.clients)
+    needs = method.at_once(replicate.network, clients)
     if needs and (memory := machine_memory()) is not None and sum(needs.values()) > memory:
         what = " and ".join(f"{name}, {in_words(size)}" for name, size in needs.items())
         raise ValueError(
@@ -324,8 +324,7 @@ def _check_range(dtype: str, *settings: Training | Method) -> None:
 def _task(training: Training, replicate: Replicate, outputs: int) -> LossName:
     """Return what outputs mean; refuse settings of single clients that are more or fewer than the clients."""
     clients, classes = len(replicate.clients), replicate.clients.classes
-    for name in ("lr", "local_epochs"):
-        value = getattr(training, name)
+    for name, value in (("lr", training.lr), ("local_epochs", training.local_epochs)):
         if isinstance(value, tuple) and len(value) != clients:
             raise ValueError(f"{name} must be one number, or one for each of {clients} clients, got {len(value)}.")
     return choose_task(training.loss, None if classes is None else len(classes), outputs)

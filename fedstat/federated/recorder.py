@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +23,7 @@ from fedstat.federated.record.result import Result
 from fedstat.federated.record.rows import Growing, Rows, Segment
 from fedstat.federated.record.run_folder import aside
 from fedstat.federated.rounds import Key, Round, Run, traffic_table
+from fedstat.federated.route import overrides
 from fedstat.federated.state import State
 
 
@@ -39,19 +41,29 @@ class Wanted:
     checkpoint: int | None = None
 
 
+@dataclass(eq=False)
 class Recorder:
     """Keeps what the rounds of a run come to, from the first one or from where `before` ended.
 
     `runs` are ready to begin, and stopped if their patience was over already; `advance` is that of the progress bar.
     """
 
-    def __init__(
-        self, plan: Plan, runs: Mapping[Key, Run], wanted: Wanted, before: Result | None, advance: Callable[..., None]
-    ) -> None:
-        self.plan, self.runs, self.wanted, self.advance = plan, runs, wanted, advance
-        self.kept: dict[Key, State] = {}
-        self.records: Mapping[Key, Mapping[str, np.ndarray]] = {}  # of the rounds before
-        self.looks: dict[str, Any] = {}
+    plan: Plan
+    runs: Mapping[Key, Run]
+    wanted: Wanted
+    before: InitVar[Result | None]
+    advance: Callable[..., None]
+    kept: dict[Key, State] = field(init=False, default_factory=dict)
+    records: Mapping[Key, Mapping[str, np.ndarray]] = field(init=False, default_factory=dict)  # of the rounds before
+    looks: Mapping[str, Any] = field(init=False, default_factory=dict)
+    curves: dict[Key, dict[int, float]] = field(init=False, default_factory=partial(defaultdict, dict))
+    latest: list[pd.DataFrame] = field(init=False, default_factory=list)
+    who: Segment | None = field(init=False, default=None)  # the file of the clients, once it is written
+    trained: int = field(init=False, default=0)
+    begun: float = field(init=False, default_factory=perf_counter)
+
+    def __post_init__(self, before: Result | None) -> None:
+        wanted = self.wanted
         history, traffic, evaluated = Rows(DTYPES), Rows(TRAFFIC_DTYPES), wanted.evaluated
         if before is not None:
             history, traffic, config = before.rows("history"), before.rows("traffic"), before.config
@@ -61,20 +73,19 @@ class Recorder:
             evaluated |= {t for t in wanted.evaluated if t > config["rounds"]}
         spare = None if wanted.folder is None else aside(wanted.folder)
         self.history, self.traffic = Growing("metrics", history, spare), Growing("traffic", traffic, spare)
-        self.clients = plan.clients()
-        self.who: Segment | None = None  # the file of the clients, once it is written
         self.evaluated = as_ranges(evaluated)
-        self.latest: list[pd.DataFrame] = []
-        self.curves: dict[Key, dict[int, float]] = {key: {} for key in runs}
-        self.trained, self.begun = 0, perf_counter()
-        if wanted.folder is not None:
-            self.checkpoints = Checkpoints(wanted.checkpoint)
         if before is None:
-            self.traffic.add(traffic_table([run.prelude() for run in runs.values()]))
+            for run in self.runs.values():
+                if overrides(run.method, "prelude"):
+                    self.traffic.add(traffic_table([run.prelude()]))
             if 0 in wanted.evaluated:
-                self._measure(Round(0, {key: run.state for key, run in runs.items()}, {}, (), runs))
+                self._measure(Round(0, {key: run.state for key, run in self.runs.items()}, {}, (), self.runs))
         elif wanted.stop is not None:
             self._remember(wanted.stop, history)
+        if wanted.folder is not None:
+            self.checkpoints = Checkpoints(wanted.checkpoint)
+            if before is None and self.plan.analysis is not None:
+                self.save(0, wanted.folder)
 
     def keep(self, round: Round, ending: Callable[[], bool]) -> None:
         """Take down a round, and save the run where that is due or the process is `ending`.
@@ -84,16 +95,18 @@ class Recorder:
         self.traffic.add(round.traffic)
         if round.number in self.wanted.evaluated:
             self._measure(round)
-        folder, last = self.wanted.folder, round.number == self.wanted.rounds or self.stopped
-        if folder is not None and (last or ending() or self.checkpoints.due(round.number)):
-            with self.checkpoints.saving():
-                self.save(round.number, folder)
-            if ending():
-                raise Terminated(
-                    f"SIGTERM came: {folder} holds round {round.number} of {self.wanted.rounds}; continue from there."
-                )
+        if self.wanted.folder is not None:
+            self._save_if_due(round.number, self.wanted.folder, ending)
         self.trained += sum(len(update.ids) for update in round.updates.values())
         self.advance(partial(in_brief, self.latest, round.number, self.trained, self.begun))
+
+    def _save_if_due(self, done: int, folder: Path, ending: Callable[[], bool]) -> None:
+        rounds = self.wanted.rounds
+        if done == rounds or self.stopped or ending() or self.checkpoints.due(done):
+            with self.checkpoints.saving():
+                self.save(done, folder)
+            if ending():
+                raise Terminated(f"SIGTERM came: {folder} holds round {done} of {rounds}; continue from there.")
 
     def save(self, rounds: int, folder: Path) -> None:
         """Write the run as it stands after so many rounds."""
@@ -114,7 +127,7 @@ class Recorder:
         return Result(
             history=cast("Any", self.history.rows(best)),
             traffic=cast("Any", self.traffic.rows()),
-            clients=self.clients,
+            clients=self.plan.clients,
             states={key: run.state for key, run in self.runs.items()},
             kept=dict(self.kept),
             records={key: _joined(self.records.get(key, {}), run.records) for key, run in self.runs.items()},
@@ -139,8 +152,7 @@ class Recorder:
         for key, run in round.runs.items():
             splits = (run.replicate.split, *self.wanted.splits)
             tables = {split: run.evaluate(round.states[key], split, self.wanted.metrics) for split in splits}
-            found = tables[run.replicate.split]
-            if run.replicate.clients.common is not None and (found["estimand"] == "global").any():
+            if run.replicate.clients.common is not None and (tables[run.replicate.split]["estimand"] == "global").any():
                 tables["common"] = run.evaluate(round.states[key], "common", self.wanted.metrics)
             if self.wanted.trained and round.updates:
                 tables["trained"] = run.evaluate_trained(round.updates[key], self.wanted.metrics)

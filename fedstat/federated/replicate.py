@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle
@@ -30,8 +30,8 @@ from fedstat.federated.state import State, Update
 class Replicate:
     """Data and initial network of one seed.
 
-    All clients start from `network`, which `model` built. `offset` is the first client's row among the stacked samples of
-    all seeds. `attackers` are ids, none without an attack.
+    All clients start from `network`, which `model` built. `offset` is the first client's row among the stacked samples
+    of all seeds. `attackers` are ids, none without an attack.
     """
 
     seeds: Seeds
@@ -123,24 +123,32 @@ def attacked(replicates: Mapping[int, Replicate], attack: Attack) -> dict[int, R
 
 def check_samples(network: Network, data: Clients) -> None:
     """Refuse numbers that the network's floating type cannot hold, and tokens that it has no embedding of."""
-    most, dtype = torch.finfo(network.dtype).max, str(network.dtype).removeprefix("torch.")
     for split, samples in data.all_splits.items():
         for name, values in (("x", samples.x), ("y", samples.y)):
-            wide = values.dtype.kind == "f" and values.dtype.itemsize > network.dtype.itemsize
-            for place, value in _extremes(values) if wide else ():
-                if abs(value) > most:
-                    raise ValueError(
-                        f"{name} must be at most {most:.4g} in {dtype}, but {_which(data, split, place)} holds "
-                        f'{value:g}. Scale it, or take dtype="float64".'
-                    )
-        x = samples.x
-        for place, value in _extremes(x) if x.dtype.kind in "iu" and x.dtype != np.uint8 else ():
-            vocabulary = _exceeded(network, torch.from_numpy(x[place : place + 1]))
-            if vocabulary is not None:
-                raise ValueError(
-                    f"x must hold tokens 0 to {vocabulary - 1}, as the network has a vocabulary of {vocabulary}, but "
-                    f"{_which(data, split, place)} holds {value}."
-                )
+            if values.dtype.kind == "f" and values.dtype.itemsize > network.dtype.itemsize:
+                _check_range(name, values, network, data, split)
+        if samples.x.dtype.kind in "iu" and samples.x.dtype != np.uint8:
+            _check_tokens(samples.x, network, data, split)
+
+
+def _check_range(name: str, values: np.ndarray | Mapped, network: Network, data: Clients, split: str) -> None:
+    most, dtype = torch.finfo(network.dtype).max, str(network.dtype).removeprefix("torch.")
+    for place, value in _extremes(values):
+        if abs(value) > most:
+            raise ValueError(
+                f"{name} must be at most {most:.4g} in {dtype}, but {_which(data, split, place)} holds "
+                f'{value:g}. Scale it, or take dtype="float64".'
+            )
+
+
+def _check_tokens(x: np.ndarray | Mapped, network: Network, data: Clients, split: str) -> None:
+    for place, value in _extremes(x):
+        vocabulary = _exceeded(network, torch.from_numpy(x[place : place + 1]))
+        if vocabulary is not None:
+            raise ValueError(
+                f"x must hold tokens 0 to {vocabulary - 1}, as the network has a vocabulary of {vocabulary}, but "
+                f"{_which(data, split, place)} holds {value}."
+            )
 
 
 def _which(data: Clients, split: str, place: int) -> str:

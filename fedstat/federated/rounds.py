@@ -40,8 +40,8 @@ Key = tuple[str, int]
 _MODELS = _INPUTS = 2**28
 #: Stacks whose work is asked for at once.
 _AT_ONCE = 32
-#: What messages are.
-_ENTRIES = "a dict of entries by name"
+#: What messages are, and what a method offers for evaluation.
+_ENTRIES, _PREDICTORS = "a dict of entries by name", "a dict of predictors by estimand"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +145,7 @@ class Run:
 
     def models(self, state: State, ids: Tensor) -> dict[str, Predictor]:
         """Return the models of clients `ids` by the name of the estimand."""
-        found = self.method.models(state, ids, self.federation)
-        return returned(self.method, "models", found, Mapping, "a dict of predictors by estimand")
+        return returned(self.method, "models", self.method.models(state, ids, self.federation), Mapping, _PREDICTORS)
 
     def evaluate(self, state: State, split: str, metrics: Mapping[str, Metric]) -> pd.DataFrame:
         """Measure honest clients' models on their samples of a split; on the common test set the global ones alone."""
@@ -296,9 +295,14 @@ class _Means:
         return {name: torch.stack([leaves[name] for leaves in made]).to(self.network.device) for name in made[0]}
 
     def train(
-        self, method: Method, start: Params, ids: Tensor, phases: tuple[Phase, ...], round: int,
+        self,
+        method: Method,
+        start: Params,
+        ids: Tensor,
+        phases: tuple[Phase, ...],
+        round: int,
         moves: Params | None = None,
-    ) -> Params:  # fmt: skip
+    ) -> Params:
         return self._train(method, start, ids, round, phases=phases, moves=moves, purpose="tuning batches")
 
     def statistics(self, params: Params, ids: Tensor) -> Params:

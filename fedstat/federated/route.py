@@ -45,8 +45,7 @@ class Equipment:
         loss = self.training.loss if callable(self.training.loss) else LOSSES[self.task]
         executor = choose(self.executor, network, self.samples.sample, self.training.batch_size, self.chunk)
         held = sum(leaf[0].nbytes for leaf in start.values())
-        learner = Learner(network, self.task, loss)
-        own = own_steps(method)
+        learner, own = Learner(network, self.task, loss), own_steps(method)
         return Route(method, learner, self.training, self.samples, executor, own, held, self.tf32, self.attack)
 
 

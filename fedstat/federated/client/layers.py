@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -192,19 +193,22 @@ _STAND_INS: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
 }
 
 
+#: The methods of `nn.Sequential` by which it calls its layers one after the other.
+_IN_ORDER = ("__call__", "__iter__", "forward")
+
+
 def stackable(module: nn.Module) -> nn.Module:
     """Replace batch norm, recurrent layers, dropout and padded embeddings by layers that run stacked over clients.
 
     The module is changed in place, at any depth, and returned, or its replacement. Leaves keep their names and values.
     If a layer cannot run stacked, nothing is changed and a ValueError names it and the remedy.
     """
-    replaced: dict[nn.Module, nn.Module] = {}
     for name, layer in module.named_modules():
         _check(layer, name)
-        if _has_stand_in(layer):
-            replaced[layer] = _STAND_INS[type(layer)](layer).train(layer.training)
+    old = [layer for layer in module.modules() if _has_stand_in(layer)]
+    replaced = {layer: _STAND_INS[type(layer)](layer).train(layer.training) for layer in old}
     # One layer may have several names (tied weights), and its replacement must have them too.
-    for parent in list(module.modules()):
+    for parent in list(module.modules()) if old else ():
         for name, child in parent._modules.items():
             if child in replaced:
                 setattr(parent, name, replaced[child])
@@ -243,13 +247,13 @@ def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
 
     Only of `nn.Sequential`, and of what is derived from it with the same forward pass, is the order known.
     """
-    own = ("__call__", "__iter__", "forward")
-    if any(getattr(type(module), name, None) is not getattr(nn.Sequential, name) for name in own) or hooked(module):
+    if any(getattr(type(module), step, None) is not getattr(nn.Sequential, step) for step in _IN_ORDER) or hooked(
+        module
+    ):
         return [(name, module)]
-    found = list[tuple[str, nn.Module]]()
-    for child, layer in module._modules.items():  # one layer may come twice
-        found += [] if layer is None else layers_of(layer, f"{name}.{child}" if name else child)
-    return found
+    children = module._modules.items()  # one layer may come twice
+    below = (layers_of(layer, f"{name}.{child}".removeprefix(".")) for child, layer in children if layer is not None)
+    return [*chain.from_iterable(below)]
 
 
 def hooked(module: nn.Module) -> bool:

@@ -37,7 +37,7 @@ def choose_task(wanted: LossName | Loss | None, classes: int | None, outputs: in
     outputs. If loss, task and network do not fit together, a ValueError says why.
     """
     default: LossName = (
-        "squared" if classes is None else "logistic" if outputs == 1 and classes == 2 else "cross_entropy"
+        "squared" if classes is None else "logistic" if (classes, outputs) == (2, 1) else "cross_entropy"
     )
     loss = wanted if isinstance(wanted, str) else default
     if (loss == "squared") != (classes is None):

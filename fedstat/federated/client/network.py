@@ -407,6 +407,19 @@ def check_device(device: str) -> None:
         raise ValueError(f'device must be one that torch finds here, such as "cpu"; got {device!r}: {reason}') from None
 
 
+def _check_called_without_arguments(model: Callable[[], nn.Module]) -> None:
+    try:
+        signature(model).bind()
+    except TypeError as error:
+        name = getattr(model, "__name__", repr(model))
+        raise ValueError(
+            f"model is called without arguments, but {name} needs some ({error}); pass a function such as "
+            f"lambda: {name}(...)."
+        ) from None
+    except ValueError:  # some callables do not tell what they take
+        pass
+
+
 def build(
     model: Model, rng: np.random.Generator, dtype: torch.dtype = torch.float32, *, mixed: bool = False
 ) -> Network:
@@ -449,16 +462,10 @@ def build(
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(rng.integers(2**62)))
             try:
-                signature(model).bind()
-            except TypeError as error:
-                name = getattr(model, "__name__", repr(model))
-                raise ValueError(
-                    f"model is called without arguments, but {name} needs some ({error}); pass a function such as "
-                    f"lambda: {name}(...)."
-                ) from None
-            except ValueError:  # some callables do not tell what they take
-                pass
-            module = model()
+                module = model()
+            except TypeError:
+                _check_called_without_arguments(model)
+                raise
         if not isinstance(module, nn.Module):
             raise ValueError(f"model must be an nn.Module or a function returning one, got {type(module).__name__}.")
     if not any(leaf.requires_grad for leaf in module.parameters()):

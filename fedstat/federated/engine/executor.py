@@ -294,18 +294,16 @@ def choose(
     "auto" is per client on a CPU where the network has convolutions with much arithmetic on stored inputs (N, ...), and
     stacked otherwise; `chunk` is that of `Stacked`.
     """
-    if not isinstance(wanted, str | RemoteExecutor):
+    if isinstance(wanted, RemoteExecutor):
+        cost(network, x)  # once and here, since threads that wait for others must not call one module at once
+        return wanted.over(choose(wanted.local, network, x, batch_size, chunk))
+    if not isinstance(wanted, str):
         return wanted
-    name = wanted if isinstance(wanted, str) else wanted.local
-    if name == "auto":
+    if wanted == "auto":
         convolves = any(isinstance(layer, _ConvNd) for layer in network.module.modules())
         heavy = network.device.type == "cpu" and convolves and 3 * batch_size * cost(network, x).flops
-        name = "per-client" if heavy >= PER_CLIENT_FLOPS else "stacked"
-    local = PerClient() if name == "per-client" else Stacked(chunk)
-    if isinstance(wanted, str):
-        return local
-    cost(network, x)  # once and here, since threads that wait for others must not call one module at once
-    return wanted.over(local)
+        wanted = "per-client" if heavy >= PER_CLIENT_FLOPS else "stacked"
+    return PerClient() if wanted == "per-client" else Stacked(chunk)
 
 
 def here(executor: Any) -> Any:

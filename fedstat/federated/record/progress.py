@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from time import perf_counter
 from typing import Literal
@@ -28,10 +29,8 @@ def shown(first: int, rounds: int, progress: Shown) -> Iterator[Callable[..., No
     """Yield what `fedstat._progress.progress_bar` yields, for rounds `first` + 1 to `rounds`."""
     if progress not in (True, False, None, "lines"):
         raise ValueError(f'progress must be True, False, None or "lines", got {progress!r}.')
-    if progress == "lines":
-        yield _Lines(first, rounds, 0.0)
-    elif progress is None and not sys.stderr.isatty():
-        yield _Lines(first, rounds, _QUIET)
+    if progress == "lines" or (progress is None and not sys.stderr.isatty()):
+        yield _Lines(first, rounds, _QUIET if progress is None else 0.0)
     else:
         with progress_bar("rounds", rounds - first, progress) as advance:
             yield advance
@@ -43,27 +42,31 @@ def announce(progress: Shown, *what: object) -> None:
         print(*what, file=sys.stderr, flush=True)
 
 
+@dataclass
 class _Lines:
     """Writes a line to standard error after a round, unless another came shortly before."""
 
-    def __init__(self, first: int, rounds: int, wait: float) -> None:
-        self.first, self.done, self.rounds, self.wait = first, first, rounds, wait
-        self.begun = perf_counter()
-        self.last: float | None = None
+    first: int
+    rounds: int
+    wait: float
+    played: int = 0
+    begun: float = field(default_factory=perf_counter)
+    last: float | None = None
 
     def __call__(self, note: Callable[[], str] = str, steps: int = 1) -> None:
         """Count so many rounds, and write a line if one is due."""
-        self.done += steps
+        self.played += steps
         now = perf_counter()
         gone = now - self.begun
         if not steps or gone < self.wait:
             return
         due = self.last is None or now - self.last >= max(1.0, self.wait, gone / _PACE)
-        if due or self.done == self.rounds:
+        done = self.first + self.played
+        if due or done == self.rounds:
             self.last = now
-            left = gone / (self.done - self.first) * (self.rounds - self.done)
+            left = gone / self.played * (self.rounds - done)
             times = f"{timedelta(seconds=round(gone))} gone, about {timedelta(seconds=round(left))} left"
-            print(f"round {self.done} of {self.rounds}: {note()}, {times}", file=sys.stderr, flush=True)
+            print(f"round {done} of {self.rounds}: {note()}, {times}", file=sys.stderr, flush=True)
 
 
 def in_brief(evaluated: Sequence[pd.DataFrame], round: int, clients: int, since: float) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -140,26 +140,26 @@ class Rows:
         return table if self.kept is None else marked(table, self.kept)
 
 
+@dataclass(eq=False)
 class Growing:
-    """A table of a run, in the folder `name` in that of the run, to which every round adds rows.
+    """A table of a run, in the folder `name` in that of the run, to which every round adds rows to those of `before`.
 
     The folder `aside`, made when it is needed, takes segments that no checkpoint holds yet; without it all new rows
     stay in memory.
     """
 
-    def __init__(self, name: str, before: Rows, aside: Path | None) -> None:
-        self.name, self.dtypes, self.aside = name, before.dtypes, aside
-        self.segments, self.blocks = list(before.segments), list(before.tail)
-        self.pieces: list[pd.DataFrame] = []
-        self.count = sum(map(len, self.blocks))
+    name: str
+    before: InitVar[Rows]
+    aside: Path | None
+
+    def __post_init__(self, before: Rows) -> None:
+        self.dtypes, self.segments, self.blocks = before.dtypes, list(before.segments), list(before.tail)
         self._seal()
 
     def add(self, table: pd.DataFrame) -> None:
         """Add the rows of a round."""
-        if len(table):
-            self.pieces.append(joined([table], self.dtypes))
-            self.count += len(table)
-        if len(self.pieces) >= _PIECES:  # many small tables would keep memory in pieces
+        self.blocks.append(joined([table], self.dtypes))
+        if len(self.blocks) >= _PIECES:  # many small tables would keep memory in pieces
             self._join()
         self._seal()
 
@@ -176,15 +176,12 @@ class Growing:
         self.segments = list(files[: len(self.segments)])
 
     def _join(self) -> None:
-        if self.pieces:
-            self.blocks.append(joined(self.pieces, self.dtypes))
-            self.pieces = []
+        self.blocks = [joined(self.blocks, self.dtypes)]
 
     def _seal(self) -> None:
         """Write what fills segments."""
-        if self.aside is None or self.count < SEGMENT:
+        if self.aside is None or sum(map(len, self.blocks)) < SEGMENT:
             return
-        self._join()
         full, rest = divided(joined(self.blocks, self.dtypes))
         try:
             for table in full:
@@ -197,7 +194,7 @@ class Growing:
                 f"rows of {self.name} could not be written in {self.aside}: {error}. The last checkpoint, if there is "
                 "one, stays; make room or mend the folder, and continue from it with resume=fs.load(folder)."
             ) from error
-        self.blocks, self.count = [rest] if len(rest) else [], len(rest)
+        self.blocks = [rest] if len(rest) else []
 
 
 def named(table: str, number: int) -> str:
