@@ -124,8 +124,8 @@ def extend(
             config["dtype"], config["device"] if device is None else device, _executor(config, executor),
             against, config["seeds"][0],
         )  # fmt: skip
-        keeps = config.get("predictions", False)
-        return plan.observed(config["validate"], measured, config["trained"], stop, result.plan, keeps)
+        asked = {name: config.get(name, False) for name in ("validate", "trained", "predictions")}
+        return plan.observed(result.plan, measured, stop, **asked)
 
     first = config["seeds"][:1]
     if told := differences(of_seeds(config, first), planned(first).config):

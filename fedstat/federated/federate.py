@@ -193,11 +193,12 @@ def federate(
         raise ValueError(f"resume must be a Result, as fs.load returns it, got {resume!r}.")
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
-    chosen = choose_metrics(metrics)
+    chosen = {} if metrics == () else choose_metrics(metrics)
     ready = make_plan(
         method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor, attack
     )
-    ready = ready.observed(validate, chosen, trained, stop, _planned(plan, ready, resume), predictions)
+    asked = {"validate": validate, "trained": trained, "predictions": predictions}
+    ready = ready.observed(_planned(plan, ready, resume), chosen, stop, **asked)
     wanted = Wanted(rounds, evaluated, measured_splits(ready, validate, stop), chosen, trained, stop, None, checkpoint)
     return carry_out(ready, wanted, resume, folder, progress)
 

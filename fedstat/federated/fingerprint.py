@@ -270,11 +270,6 @@ def _class(item: type) -> tuple[bytes, Sequence[Any]]:
     return b"class", (item.__bases__, own)
 
 
-def _layers(item: nn.Module) -> tuple[bytes, Sequence[Any]]:
-    held = _attributes(item)
-    return b"layers", (type(item), decisive(item), held["_parameters"], held["_buffers"], held["_modules"])
-
-
 def _function(function: FunctionType) -> tuple[bytes, Sequence[Any]]:
     enclosed = [_content(cell) for cell in function.__closure__ or ()]
     kept = (function.__defaults__, function.__kwdefaults__, enclosed)
@@ -299,7 +294,7 @@ _ANATOMY: dict[Any, Callable[[Any], tuple[bytes, Sequence[Any]]]] = {
     FunctionType: _function,
     type: _class,
     ModuleType: lambda module: (f"module {module.__name__}".encode(), ()),
-    nn.Module: _layers,
+    nn.Module: lambda one: (b"layers", (type(one), decisive(one), one._parameters, one._buffers, one._modules)),
 }
 
 

@@ -86,25 +86,20 @@ class Plan:
         return pd.concat(tables, ignore_index=True).astype(CLIENT_DTYPES)
 
     def observed(
-        self,
-        validate: bool = False,
-        metrics: Mapping[str, Metric] | None = None,
-        trained: bool = False,
-        stop: Patience | None = None,
-        analysis: AnalysisPlan | None = None,
-        predictions: bool = False,
+        self, analysis: AnalysisPlan | None, metrics: Mapping[str, Metric], stop: Patience | None, **asked: bool
     ) -> Plan:
-        """Return the plan with what is measured of the run, by which it is known again as well."""
-        if predictions:
+        """Return the plan with what is measured of the run, by which it is known again as well.
+
+        What is `asked` for, or not, is "validate", "trained" and "predictions".
+        """
+        if asked["predictions"]:
             first = next(iter(self.replicates.values()))
             check_outputs(self.config["loss"], outputs_of(first.network, first.clients.train))
         seen = {
-            "validate": bool(validate),
-            "metrics": {name: digest(metric) for name, metric in (metrics or {}).items()},
-            "trained": bool(trained),
+            **{name: bool(value) for name, value in asked.items()},
+            "metrics": {name: digest(metric) for name, metric in metrics.items()},
             "stop": {} if stop is None else plain(stop),
             "plan": "" if analysis is None else analysis.digest,
-            "predictions": bool(predictions),
         }
         return replace(self, config=self.config | seen, analysis=analysis)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -55,7 +55,6 @@ class Recorder:
     advance: Callable[..., None]
     kept: dict[Key, State] = field(init=False, default_factory=dict)
     records: Mapping[Key, Mapping[str, np.ndarray]] = field(init=False, default_factory=dict)  # of the rounds before
-    looks: Mapping[str, Any] = field(init=False, default_factory=dict)
     curves: dict[Key, dict[int, float]] = field(init=False, default_factory=partial(defaultdict, dict))
     latest: list[pd.DataFrame] = field(init=False, default_factory=list)
     who: Segment | None = field(init=False, default=None)  # the file of the clients, once it is written
@@ -68,7 +67,8 @@ class Recorder:
         if before is not None:
             history, traffic, config = before.rows("history"), before.rows("traffic"), before.config
             self.kept, self.records = dict(before.kept), before.records
-            self.looks = {name: value for name, value in config.items() if name == "looks"}
+            looks = {name: value for name, value in config.items() if name == "looks"}
+            self.plan = replace(self.plan, config=self.plan.config | looks)
             evaluated = {t for t in from_ranges(config["evaluated"]) if t <= config["rounds"]}
             evaluated |= {t for t in wanted.evaluated if t > config["rounds"]}
         spare = None if wanted.folder is None else aside(wanted.folder)
@@ -137,7 +137,6 @@ class Recorder:
                 "rounds_asked": self.wanted.rounds,
                 "finished": self.stopped or rounds == self.wanted.rounds,
                 "evaluated": self.evaluated,
-                **self.looks,
             },
             model=self.plan.model,
             methods=self.plan.methods,

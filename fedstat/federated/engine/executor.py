@@ -249,11 +249,10 @@ def _in_chunks(network: Network, count: int, size: int, work: Callable[[slice], 
     done, first = list[Outcome](), 0
     while first < count:
         rows = slice(first, min(first + min(size, _FITTING.get(network, size)), count))
-        many = rows.stop - first
         try:
             done.append(work(rows))
         except torch.OutOfMemoryError as error:
-            if many == 1:
+            if (many := rows.stop - first) == 1:
                 raise _too_large(network.device, error) from None
             _FITTING[network] = many // 2
             warnings.warn(
@@ -378,17 +377,14 @@ class Cost:
 def cost(network: Network, x: Tensor) -> Cost:
     """Return, found once per network, what a sample of stored inputs `x` (B, ...) costs."""
     if network not in _COSTS:
-        _COSTS[network] = _of_chain(network, x) or _measured(network, network.inputs(x[:1]))
+        chain = chain_of(network)
+        if chain is None or not chain.takes(x):
+            _COSTS[network] = _measured(network, network.inputs(x[:1]))
+        else:  # what a chain of dense layers keeps are the inputs of all layers
+            shapes = [network.weights[layer.weight] for layer in chain.layers]
+            kept = network.dtype.itemsize * sum(inputs for _, inputs in shapes)
+            _COSTS[network] = Cost(2 * sum(map(math.prod, shapes)), kept, 0)
     return _COSTS[network]
-
-
-def _of_chain(network: Network, x: Tensor) -> Cost | None:
-    """Return the cost of a sample for a chain of dense layers, which keeps the inputs of all layers, else None."""
-    chain = chain_of(network)
-    if chain is None or not chain.takes(x):
-        return None
-    shapes = [network.weights[layer.weight] for layer in chain.layers]
-    return Cost(2 * sum(map(math.prod, shapes)), network.dtype.itemsize * sum(inputs for _, inputs in shapes), 0)
 
 
 def _measured(network: Network, sample: Tensor) -> Cost:

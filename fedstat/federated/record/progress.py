@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
 from typing import Literal
@@ -30,7 +30,7 @@ def shown(first: int, rounds: int, progress: Shown) -> Iterator[Callable[..., No
     if progress not in (True, False, None, "lines"):
         raise ValueError(f'progress must be True, False, None or "lines", got {progress!r}.')
     if progress == "lines" or (progress is None and not sys.stderr.isatty()):
-        yield _Lines(first, rounds, _QUIET if progress is None else 0.0)
+        yield _Lines(first, rounds, _QUIET if progress is None else 0.0, perf_counter())
     else:
         with progress_bar("rounds", rounds - first, progress) as advance:
             yield advance
@@ -49,8 +49,8 @@ class _Lines:
     first: int
     rounds: int
     wait: float
+    begun: float
     played: int = 0
-    begun: float = field(default_factory=perf_counter)
     last: float | None = None
 
     def __call__(self, note: Callable[[], str] = str, steps: int = 1) -> None:
