@@ -20,7 +20,7 @@ from fedstat.federated.attacks import Attack, poisons
 from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
-from fedstat.federated.engine.executor import NAMES, Executor, ExecutorName, RemoteExecutor
+from fedstat.federated.engine.executor import NAMES, AnyExecutor
 from fedstat.federated.federate import carry_out, measured_splits
 from fedstat.federated.fingerprint import differences, digest, of_seeds
 from fedstat.federated.method import Method
@@ -48,7 +48,7 @@ def extend(
     metrics: Mapping[str, Metric] | Iterable[str] = (),
     chunk: int | None = None,
     device: str | None = None,
-    executor: ExecutorName | Executor | RemoteExecutor | None = None,
+    executor: AnyExecutor | None = None,
     participation: Attendance | None = None,
     folder: str | Path | None = None,
     checkpoint: int | None = None,
@@ -218,9 +218,7 @@ def _metrics(config: Mapping[str, Any], given: Mapping[str, Metric] | Iterable[s
     return {name: known[name] for name in config["metrics"]}
 
 
-def _executor(
-    config: Mapping[str, Any], given: ExecutorName | Executor | RemoteExecutor | None
-) -> ExecutorName | Executor | RemoteExecutor:
+def _executor(config: Mapping[str, Any], given: AnyExecutor | None) -> AnyExecutor:
     if given is not None:
         return given
     for name in NAMES:

@@ -266,8 +266,7 @@ def _tensor(item: Tensor) -> tuple[bytes, Sequence[Any]]:
 def _class(item: type) -> tuple[bytes, Sequence[Any]]:
     if not _is_own(item.__module__):
         return f"class {_name(item)}".encode(), ()
-    own = {name: value for name, value in sorted(vars(item).items()) if name not in _SILENT}
-    return b"class", (item.__bases__, own)
+    return b"class", (item.__bases__, {name: of for name, of in sorted(vars(item).items()) if name not in _SILENT})
 
 
 def _function(function: FunctionType) -> tuple[bytes, Sequence[Any]]:

@@ -407,8 +407,11 @@ def device_of(state: State) -> torch.device:
 
 def on_device(state: State, device: str) -> State:
     """Move all tensors of a state but the client store's rows."""
-    parts = {"server": state.server, "shared": state.shared, "memory": state.memory}
-    return replace(state, **{name: {n: leaf.to(device) for n, leaf in part.items()} for name, part in parts.items()})
+
+    def moved(params: Params) -> Params:
+        return {name: leaf.to(device) for name, leaf in params.items()}
+
+    return replace(state, server=moved(state.server), shared=moved(state.shared), memory=moved(state.memory))
 
 
 def rows(stacked: Params, ids: Tensor) -> Params:

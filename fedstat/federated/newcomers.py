@@ -86,9 +86,8 @@ def newcomers(
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None
-        replicate = make_replicate(
-            clients, result.model, Seeds.of_run(result.config, key[1]), dtype, device, mixed=mixed
-        )
+        seeds = Seeds.of_run(result.config, key[1])
+        replicate = make_replicate(clients, result.model, seeds, dtype, device, mixed=mixed)
         _check_fit(result, key, clients, replicate.network)
         method, state = result.methods[key[0]], on_device(result.final(key), device)
         federation = make_federation(method, replicate, equipment)

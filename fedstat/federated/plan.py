@@ -27,7 +27,7 @@ from fedstat.federated.client.losses import LossName, choose_task
 from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
-from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, check_executor
+from fedstat.federated.engine.executor import AnyExecutor, ExecutorName, check_executor
 from fedstat.federated.engine.own_parts import rehearse_attendance, rehearse_method, rehearse_parts
 from fedstat.federated.engine.ray import RayExecutor
 from fedstat.federated.engine.rehearsal import is_own, outputs_of, rehearse
@@ -88,10 +88,7 @@ class Plan:
     def observed(
         self, analysis: AnalysisPlan | None, metrics: Mapping[str, Metric], stop: Patience | None, **asked: bool
     ) -> Plan:
-        """Return the plan with what is measured of the run, by which it is known again as well.
-
-        What is `asked` for, or not, is "validate", "trained" and "predictions".
-        """
+        """Return the plan with what is measured of the run, by which it is known again as well."""
         if asked["predictions"]:
             first = next(iter(self.replicates.values()))
             check_outputs(self.config["loss"], outputs_of(first.network, first.clients.train))
@@ -133,7 +130,7 @@ def make_plan(
     chunk: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    executor: ExecutorName | Executor | RemoteExecutor = "auto",
+    executor: AnyExecutor = "auto",
     attack: Attack | None = None,
     first: int | None = None,
 ) -> Plan:
@@ -196,12 +193,12 @@ def make_plan(
 
 
 def _rehearsed(
-    executor: ExecutorName | Executor | RemoteExecutor,
+    executor: AnyExecutor,
     methods: Mapping[str, Method],
     trained: Mapping[str, Training],
     task: LossName,
     replicate: Replicate,
-) -> tuple[ExecutorName | Executor | RemoteExecutor, str]:
+) -> tuple[AnyExecutor, str]:
     """Return the executor that trains everything right, and by what it is known: where work is done is no part."""
 
     parts = [getattr(one, name, None) for one in (*trained.values(), *methods.values()) for name in _PARTS]

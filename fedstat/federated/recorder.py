@@ -22,7 +22,7 @@ from fedstat.federated.record.progress import in_brief
 from fedstat.federated.record.result import Result
 from fedstat.federated.record.rows import Growing, Rows, Segment
 from fedstat.federated.record.run_folder import aside
-from fedstat.federated.rounds import Key, Round, Run, traffic_table
+from fedstat.federated.rounds import Key, Round, Run
 from fedstat.federated.route import overrides
 from fedstat.federated.state import State
 
@@ -75,11 +75,11 @@ class Recorder:
         self.history, self.traffic = Growing("metrics", history, spare), Growing("traffic", traffic, spare)
         self.evaluated = as_ranges(evaluated)
         if before is None:
-            for run in self.runs.values():
-                if overrides(run.method, "prelude"):
-                    self.traffic.add(traffic_table([run.prelude()]))
+            sent = tuple(run.prelude() for run in self.runs.values() if overrides(run.method, "prelude"))
+            start = Round(0, {key: run.state for key, run in self.runs.items()}, {}, sent, self.runs)
+            self.traffic.add(start.traffic)
             if 0 in wanted.evaluated:
-                self._measure(Round(0, {key: run.state for key, run in self.runs.items()}, {}, (), self.runs))
+                self._measure(start)
         elif wanted.stop is not None:
             self._remember(wanted.stop, history)
         if wanted.folder is not None:
@@ -101,12 +101,12 @@ class Recorder:
         self.advance(partial(in_brief, self.latest, round.number, self.trained, self.begun))
 
     def _save_if_due(self, done: int, folder: Path, ending: Callable[[], bool]) -> None:
-        rounds = self.wanted.rounds
-        if done == rounds or self.stopped or ending() or self.checkpoints.due(done):
+        if done == self.wanted.rounds or self.stopped or ending() or self.checkpoints.due(done):
             with self.checkpoints.saving():
                 self.save(done, folder)
             if ending():
-                raise Terminated(f"SIGTERM came: {folder} holds round {done} of {rounds}; continue from there.")
+                of = self.wanted.rounds
+                raise Terminated(f"SIGTERM came: {folder} holds round {done} of {of}; continue from there.")
 
     def save(self, rounds: int, folder: Path) -> None:
         """Write the run as it stands after so many rounds."""

@@ -162,11 +162,8 @@ class Run:
         split, whose, trained = self.replicate.split, update.ids.cpu().numpy(), self.method.predictor(update.end)
         if not len(whose):
             return pd.DataFrame(columns=list(COLUMNS)).astype(DTYPES).drop(columns="round")
-
-        def models(some: Tensor) -> dict[str, Predictor]:
-            return {"trained": trained.of(some)}
-
-        table = evaluate(self.route, models, self.replicate.held_out(split), metrics, whose)
+        held_out = self.replicate.held_out(split)
+        table = evaluate(self.route, lambda some: {"trained": trained.of(some)}, held_out, metrics, whose)
         return self._honest(table.assign(split=split, client=whose[table["client"]]))
 
     def _honest(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -348,7 +345,12 @@ class Round:
     @property
     def traffic(self) -> pd.DataFrame:
         """Bytes of each participant: method, seed, round, client, bytes_up, bytes_down."""
-        return traffic_table(self.sent)
+        tables = []
+        for one in self.sent:
+            run = {"method": one.key[0], "seed": one.key[1], "round": one.round}
+            ids, up, down = np.broadcast_arrays(one.ids, one.up, one.down)
+            tables.append(pd.DataFrame(run | {"client": ids, "bytes_up": up, "bytes_down": down}))
+        return joined(tables, TRAFFIC_DTYPES)
 
     def evaluate(
         self, split: str | None = None, *, metrics: Mapping[str, Metric] | Iterable[str] = (), trained: bool = False
@@ -404,16 +406,6 @@ def loop(runs: Mapping[Key, Run], first: int, participation: float | Attendance)
             updates, sent = _play(list(going.values()), t, participation)
         yield Round(t + 1, {key: run.state for key, run in going.items()}, updates, sent, going)
         updates.clear()  # they are large
-
-
-def traffic_table(records: Sequence[Traffic]) -> pd.DataFrame:
-    """Tabulate bytes, a row for each participant of each round and run."""
-    tables = []
-    for one in records:
-        run = {"method": one.key[0], "seed": one.key[1], "round": one.round}
-        ids, up, down = np.broadcast_arrays(one.ids, one.up, one.down)
-        tables.append(pd.DataFrame(run | {"client": ids, "bytes_up": up, "bytes_down": down}))
-    return joined(tables, TRAFFIC_DTYPES)
 
 
 def _play(

@@ -14,7 +14,7 @@ from fedstat.federated.client.losses import LOSSES, LossName
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine import dense_chain, layer_chain
-from fedstat.federated.engine.executor import Executor, ExecutorName, RemoteExecutor, Stacked, choose, chunk_size
+from fedstat.federated.engine.executor import AnyExecutor, Executor, Stacked, choose, chunk_size
 from fedstat.federated.method import Method
 
 #: The steps and class attributes that say what local training comes to.
@@ -35,7 +35,7 @@ class Equipment:
     task: LossName
     training: Training
     samples: StackedSamples
-    executor: ExecutorName | Executor | RemoteExecutor = "auto"
+    executor: AnyExecutor = "auto"
     chunk: int | None = None
     tf32: bool = False
     attack: Attack | None = None

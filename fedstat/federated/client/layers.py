@@ -193,10 +193,6 @@ _STAND_INS: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
 }
 
 
-#: The methods of `nn.Sequential` by which it calls its layers one after the other.
-_IN_ORDER = ("__call__", "__iter__", "forward")
-
-
 def stackable(module: nn.Module) -> nn.Module:
     """Replace batch norm, recurrent layers, dropout and padded embeddings by layers that run stacked over clients.
 
@@ -247,9 +243,8 @@ def layers_of(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
 
     Only of `nn.Sequential`, and of what is derived from it with the same forward pass, is the order known.
     """
-    if any(getattr(type(module), step, None) is not getattr(nn.Sequential, step) for step in _IN_ORDER) or hooked(
-        module
-    ):
+    own = ("__call__", "__iter__", "forward")
+    if any(getattr(type(module), name, None) is not getattr(nn.Sequential, name) for name in own) or hooked(module):
         return [(name, module)]
     children = module._modules.items()  # one layer may come twice
     below = (layers_of(layer, f"{name}.{child}".removeprefix(".")) for child, layer in children if layer is not None)

@@ -65,6 +65,7 @@ COPIES = 5
 _COSTS: WeakKeyDictionary[Network, Cost] = WeakKeyDictionary()
 
 
+@runtime_checkable
 class Executor(Protocol):
     """An object that does the clients' work.
 
@@ -119,6 +120,10 @@ class RemoteExecutor(Protocol):
     def over(self, executor: Stacked | PerClient) -> Executor:
         """Return the executor that does in other processes what `executor` does here."""
         ...
+
+
+#: The name of an executor, or one.
+AnyExecutor = ExecutorName | Executor | RemoteExecutor
 
 
 @dataclass(frozen=True)
@@ -281,13 +286,7 @@ def _pieces(samples: int, each: int, device: torch.device) -> list[int]:
     return [len(part) for whole in blocks for part in np.array_split(range(whole), max(1, whole // piece))]
 
 
-def choose(
-    wanted: ExecutorName | Executor | RemoteExecutor,
-    network: Network,
-    x: Tensor,
-    batch_size: int,
-    chunk: int | None = None,
-) -> Executor:
+def choose(wanted: AnyExecutor, network: Network, x: Tensor, batch_size: int, chunk: int | None = None) -> Executor:
     """Return the executor that is wanted, or by default the one that the rule of this module takes.
 
     "auto" is per client on a CPU where the network has convolutions with much arithmetic on stored inputs (N, ...), and
@@ -295,7 +294,8 @@ def choose(
     """
     if isinstance(wanted, RemoteExecutor):
         cost(network, x)  # once and here, since threads that wait for others must not call one module at once
-        return wanted.over(choose(wanted.local, network, x, batch_size, chunk))
+        local: Any = choose(wanted.local, network, x, batch_size, chunk)
+        return wanted.over(local)
     if not isinstance(wanted, str):
         return wanted
     if wanted == "auto":
@@ -312,16 +312,12 @@ def here(executor: Any) -> Any:
 
 def check_executor(value: Any) -> None:
     """Refuse what is neither the name of an executor nor has its two verbs."""
-    if not (value in NAMES if isinstance(value, str) else _has_verbs(value)):
+    fits = isinstance(value, Executor | RemoteExecutor) and not isinstance(value, type)
+    if not (value in NAMES if isinstance(value, str) else fits):
         raise ValueError(
             f"executor must be one of {', '.join(NAMES)}, or an object with the verbs train and evaluate as "
             f"fs.federated.Executor has them; got {value!r}."
         )
-
-
-def _has_verbs(value: Any) -> bool:
-    verbs = all(callable(getattr(value, verb, None)) for verb in ("train", "evaluate")) and hasattr(value, "together")
-    return (verbs or isinstance(value, RemoteExecutor)) and not isinstance(value, type)
 
 
 def _of_one(params: Params, k: int) -> Params:

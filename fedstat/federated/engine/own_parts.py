@@ -85,14 +85,11 @@ def rehearse_parts(
             if is_own(optimizer):
                 name = f"optimizer {type(optimizer).__name__}"
                 executor = _obeys(name, partial(_try_optimizer, optimizer, replicate), executor)
-        between = list[tuple[str, Any, Callable[[Any], object]]]()
-        for method in methods:
-            between += [
-                ("server", method.server, partial(_try_optimizer, replicate=replicate)),
-                ("aggregator", method.aggregator, try_aggregator),
-                ("compression", method.compression, try_compression),
-                ("mechanism", method.mechanism, try_mechanism),
-            ]
+        laws: dict[str, Callable[[Any], object]] = {
+            "server": partial(_try_optimizer, replicate=replicate), "aggregator": try_aggregator,
+            "compression": try_compression, "mechanism": try_mechanism,
+        }  # fmt: skip
+        between = [(kind, getattr(method, kind), law) for method in methods for kind, law in laws.items()]
         for kind, part, law in (*between, ("attack", replicate.attack, try_attack)):
             if is_own(part):  # these run once, whatever executor trains the clients
                 _obeys(f"{kind} {type(part).__name__}", partial(law, copy.deepcopy(part)), "auto")
