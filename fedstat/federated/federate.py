@@ -193,7 +193,7 @@ def federate(
         raise ValueError(f"resume must be a Result, as fs.load returns it, got {resume!r}.")
     if stop is not None and not isinstance(stop, Patience):
         raise ValueError(f'stop must be a Patience, such as fs.Patience("log_loss", rounds=10), got {stop!r}.')
-    chosen = {} if metrics == () else choose_metrics(metrics)
+    chosen = choose_metrics(metrics)
     ready = make_plan(
         method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor, attack
     )

@@ -151,13 +151,12 @@ class Stacked:
 
     def train(self, work: LocalTraining, start: Params, jobs: Sequence[Job], moves: Params) -> Params:
         """Train chunk after chunk."""
-        size = work.route.chunk if self.chunk is None else self.chunk
 
         def chunk(rows: slice) -> Params:
             some = {name: mask if len(mask) == 1 else mask[rows] for name, mask in moves.items()}
             return work.stacked({name: leaf[rows] for name, leaf in start.items()}, jobs[rows], some)
 
-        ends = _in_chunks(work.route.learner.network, len(jobs), size, chunk)
+        ends = _in_chunks(work.route.learner.network, len(jobs), self.chunk or work.route.chunk, chunk)
         return ends[0] if len(ends) == 1 else {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
 
     def evaluate(self, learner: Learner, predictor: Predictor, x: Tensor, n: Tensor) -> Tensor:
