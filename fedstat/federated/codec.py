@@ -136,10 +136,11 @@ def size(message: Sent) -> np.ndarray:
 
     Tensors count whole. Entries whose first axes differ raise a ValueError.
     """
-    shapes = {n: (len(e.data),) if isinstance(e, Coded) else tuple(_body(e).shape) for n, e in message.items()}
-    if len({shape[:1] for shape in shapes.values()}) > 1 or () in shapes.values():
-        raise ValueError(f"message must hold entries (m, ...) of the same m clients, got {shapes}.")
-    return sum((_size(entry) for entry in message.values()), start=np.zeros((), np.int64))
+    sizes = [_size(entry) for entry in message.values()]
+    if len(shapes := {each.shape for each in sizes}) > 1 or () in shapes:
+        told = {n: (len(e.data),) if isinstance(e, Coded) else tuple(_body(e).shape) for n, e in message.items()}
+        raise ValueError(f"message must hold entries (m, ...) of the same m clients, got {told}.")
+    return sum(sizes, start=np.zeros((), np.int64))
 
 
 def nonzeros(message: Message, row: int) -> dict[str, int]:
@@ -218,7 +219,7 @@ class _Reader:
 
 def _size(entry: Entry | Coded) -> np.ndarray:
     if isinstance(entry, Tensor):
-        return np.full(len(entry), math.prod(entry.shape[1:]) * entry.dtype.itemsize)
+        return np.full(entry.shape[:1], math.prod(entry.shape[1:]) * entry.dtype.itemsize)
     if isinstance(entry, Coded):
         return np.array([*map(len, entry.data)])
     body = _body(entry)

@@ -419,8 +419,7 @@ def _play(
         found.setdefault(run.stack, []).append(run)
     elsewhere = len(found) > 1 and isinstance(runs[0].equipment.executor, RemoteExecutor)
     with _at_once(len(found)) if elsewhere else nullcontext(map) as over:
-        trained = over(partial(_train, who, t), found.values())
-        for stack, rows in zip(found.values(), trained, strict=True):
+        for stack, rows in zip(found.values(), over(partial(_train, who, t), found.values()), strict=True):
             for run, start, end in zip(stack, *rows, strict=True):
                 updates[run.key], sent[run.key] = run.aggregate(t, who[run.key], start, end)
     return updates, (*(sent[run.key] for run in runs if run.key in sent), *away)

@@ -32,6 +32,7 @@ from fedstat._random import stream, streams
 SOURCES = ("data", "partition", "initial weights", "participants", "batches")
 #: The source of every purpose that the engine draws for (see `fedstat._random.stream`).
 _SOURCE_OF = {
+    "noise": "noise",
     **dict.fromkeys(("initial weights", "client weights", "parts", "client parts", "method"), "initial weights"),
     **dict.fromkeys(("participants", "attendance", "server", "attackers", "attack"), "participants"),
     **dict.fromkeys(("held out", "compression"), "batches"),
@@ -56,20 +57,16 @@ class Seeds:
     vary: tuple[str, ...] = SOURCES
 
     def of(self, source: str) -> int:
-        """Return the seed of a source."""
-        return self.seed if self.first is None or source in self.vary else self.first
+        """Return the seed of a source; noise always varies."""
+        return self.seed if self.first is None or source in (*self.vary, "noise") else self.first
 
     def stream(self, purpose: str, *place: int) -> np.random.Generator:
         """Return the generator of a purpose at a place; see `fedstat._random.stream`."""
-        return stream(self._behind(purpose), purpose, *place)
+        return stream(self.of(_SOURCE_OF[purpose]), purpose, *place)
 
     def streams(self, purpose: str, *place: int, last: Sequence[int]) -> Iterator[np.random.Generator]:
-        """Yield the generators of a purpose at places that differ in their last number."""
-        return streams(self._behind(purpose), purpose, *place, last=last)
-
-    def _behind(self, purpose: str) -> int:
-        """Return the seed that a purpose follows."""
-        return self.seed if purpose == "noise" else self.of(_SOURCE_OF[purpose])
+        """Return the generators of a purpose at places that differ in their last number."""
+        return streams(self.of(_SOURCE_OF[purpose]), purpose, *place, last=last)
 
     @classmethod
     def of_run(cls, config: Mapping[str, Any], seed: int) -> Seeds:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -120,8 +120,7 @@ class _Crew:
     def run(self, received: Params, moves: Params) -> Params:
         """Prepare, train phase by phase, finish."""
         prepares, finishes = (step in self.route.own for step in ("prepare", "finish"))
-        data = self.data() if prepares or finishes else {}
-        params, aux = self.prepare(received, data) if prepares else (received, {})
+        params, aux = self.prepare(received) if prepares else (received, {})
         params, sums, first = {name: leaf.clone() for name, leaf in params.items()}, dict[str, Tensor](), 0
         for phase in self.work.phases:
             epochs = self.route.training.local_epochs if phase.epochs is None else phase.epochs
@@ -136,11 +135,11 @@ class _Crew:
             first += max(epochs) if isinstance(epochs, tuple) else epochs  # whoever else is at hand
         params = {name: leaf.contiguous() for name, leaf in params.items()}
         if finishes:
-            params |= self.finish(params, received, aux, data, sums)
+            params |= self.finish(params, received, aux, sums)
         return params | {name: torch.where(mask, params[name], received[name]) for name, mask in moves.items()}
 
     @torch.no_grad()
-    def prepare(self, received: Params, data: Params) -> tuple[Params, Params]:
+    def prepare(self, received: Params) -> tuple[Params, Params]:
         """Let the method change leaves before training, and add what its steps need beside them."""
         method, learner = self.route.method, self.route.learner
 
@@ -149,10 +148,10 @@ class _Crew:
                 found = method.prepare(learner, p, ClientData(**d))
             return returned(method, "prepare", found, tuple, "the leaves and what the steps need beside them")
 
-        return self.each(prepared)(received, data)
+        return self.each(prepared)(received, self.data)
 
     @torch.no_grad()
-    def finish(self, params: Params, received: Params, aux: Params, data: Params, sums: Params) -> Params:
+    def finish(self, params: Params, received: Params, aux: Params, sums: Params) -> Params:
         """Let the method change leaves after training, or add what is sent beside them."""
         method, learner = self.route.method, self.route.learner
 
@@ -161,7 +160,7 @@ class _Crew:
                 found = method.finish(learner, p, ClientData(**d), Context(r, a, "finish", sums))
             return returned(method, "finish", found, Mapping, "a dict of tensors by leaf")
 
-        return self.each(finished)(params, received, aux, data, sums)
+        return self.each(finished)(params, received, aux, self.data, sums)
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
         """Take all steps of one phase in place."""
@@ -260,8 +259,9 @@ class _Crew:
                 made.append(Batch(network.inputs(x), y, valid, rows, bool(padless), key))
             yield tuple(made)
 
+    @cached_property
     def data(self) -> dict[str, Tensor]:
-        """Return each client's training samples, as the fields of a `ClientData`; a client alone has no padding."""
+        """Each client's training samples, as the fields of a `ClientData`; a client alone has no padding."""
         samples, network = self.route.samples, self.route.learner.network
         masks = dict(zip(("valid", "held_out"), self.work.orders.masks(self.jobs), strict=True))
         if self.stacked:
@@ -273,12 +273,11 @@ class _Crew:
 
     def rate(self, phase: Phase) -> Rate:
         """Learning rate of a phase in this round."""
-        training = self.route.training
-        lr: Any = training.lr if phase.lr is None else phase.lr
+        lr: Any = self.route.training.lr if phase.lr is None else phase.lr
         if isinstance(lr, tuple):
             each = torch.tensor([lr[job.client] for job in self.jobs], dtype=torch.float64)
             lr = each.to(self.route.samples.device) if self.stacked else each.item()
-        return _scaled(lr, training.lr_decay ** max(0, self.work.round))
+        return _scaled(lr, self.route.training.lr_decay ** max(0, self.work.round))
 
     def rate_sum(self, phase: Phase, steps: Steps) -> Params:
         """Sum of the learning rates of each client's own steps in a phase, by leaf that trains."""
