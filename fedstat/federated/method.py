@@ -327,7 +327,7 @@ def weighed(
 
 
 def returned(method: Method, step: str, value: T, kind: Any, what: str) -> T:
-    """Return what a step of a method returned, or say what it should have been: most often ``return`` is missing."""
+    """Return what a step of a method returned, or say what it should have been."""
     if not isinstance(value, kind):
         raise ValueError(f"{type(method).__name__}.{step} must return {what}, got {type(value).__name__}.")
     return value
@@ -401,7 +401,7 @@ def stack(params: Params, clients: int) -> Params:
 
 
 def device_of(state: State) -> torch.device:
-    """Return where a state's tensors live (a client store's rows stay on the processor)."""
+    """Return where a state's tensors live."""
     return next(iter(state.server.values())).device
 
 
@@ -426,7 +426,7 @@ def keep(clients: ClientStore, update: Update) -> ClientStore:
 
 
 def _shared_elements(params: Params, state: State, ids: Tensor) -> Message:
-    """Return the shared elements of `params`, in the order of the server's leaves."""
+    """Return the shared elements of `params`."""
     if not state.shared:
         return {name: params[name] for name in state.server}
     masks, message = rows(state.shared, ids), dict[str, Tensor | Selected]()
