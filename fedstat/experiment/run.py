@@ -261,7 +261,7 @@ def _config(setup: Setup) -> dict[str, Any]:
         setup.methods, setup.model, setup.dealt, setup.training, setup.participation, how.seeds, how.vary, None,
         how.dtype, how.device, setup.executor, setup.attack,
     )  # fmt: skip
-    return plan.observed(validate, setup.metrics, how.evaluation.trained, how.stop, how.plan).config
+    return plan.observed(how.plan, setup.metrics, how.stop, validate=validate, trained=how.evaluation.trained).config
 
 
 def _draw_partition(path: Path, partition: Partition, setup: Setup) -> None:

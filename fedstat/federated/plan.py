@@ -86,14 +86,14 @@ class Plan:
         return pd.concat(tables, ignore_index=True).astype(CLIENT_DTYPES)
 
     def observed(
-        self, analysis: AnalysisPlan | None, metrics: Mapping[str, Metric], stop: Patience | None, **asked: bool
+        self, analysis: AnalysisPlan | None, metrics: Mapping[str, Metric], stop: Patience | None = None, **asked: bool
     ) -> Plan:
         """Return the plan with what is measured of the run, by which it is known again as well."""
-        if asked["predictions"]:
+        if asked.get("predictions"):
             first = next(iter(self.replicates.values()))
             check_outputs(self.config["loss"], outputs_of(first.network, first.clients.train))
         seen = {
-            **{name: bool(value) for name, value in asked.items()},
+            **{name: bool(asked.get(name)) for name in ("validate", "trained", "predictions")},
             "metrics": {name: digest(metric) for name, metric in metrics.items()},
             "stop": {} if stop is None else plain(stop),
             "plan": "" if analysis is None else analysis.digest,

@@ -176,7 +176,7 @@ def _config(arguments: Mapping[str, Any], validate: bool) -> dict[str, Any]:
     """Return the configuration by which a run of these arguments is known again."""
     beside = ("evaluate_at", "metrics", "checkpoint", "progress")
     plan = make_plan(**{name: value for name, value in arguments.items() if name not in beside})
-    return plan.observed(validate, choose_metrics(arguments.get("metrics", ()))).config
+    return plan.observed(None, choose_metrics(arguments.get("metrics", ())), validate=validate).config
 
 
 def _held_back(clients: Population, *, test: bool) -> Population:
