@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are small, and several are made at once
+os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as in a kernel
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[1], os.environ.get("PYTHONPATH", "")]))  # for kernels
 # Pages run in folders of their own, where what they write is thrown away; inside the clone, which some of them read.
 tempfile.tempdir = str(Path(__file__).parents[1] / "build" / "pages")
@@ -37,6 +38,8 @@ extensions = [
     "api_pages",
     "trial_pages",
     "gallery_pages",
+    "kernels",
+    "faster",
 ]
 exclude_patterns = ["_ext", "**/.ipynb_checkpoints"]
 default_role = "py:obj"

@@ -26,7 +26,14 @@ from theory_checks import COMMITTED
 
 ROOT = Path(__file__).parents[2]
 #: What the pages are made of.
-SOURCES = ("simulations/**/*.py", "simulations/**/*.typ", "reports/**/*.*", "fedstat/report/*.*", "docs/_ext/*.py")
+SOURCES = (
+    "simulations/**/*.py",
+    "simulations/**/*.typ",
+    "reports/**/*.*",
+    "fedstat/report/*.*",
+    "docs/_ext/gallery_pages.py",
+    "docs/_ext/pages.py",
+)
 STATES = {
     "measured": "● measured",
     "in part": "◐ in part",
