@@ -370,6 +370,12 @@ def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Gen
     return replace(network, forms={**network.forms, **forms}, parts=parts)
 
 
+def apart(leaves: Params, others: Params) -> Params:
+    """Return leaves of which none lies in the memory of others: copies of those that do."""
+    held = {leaf.untyped_storage().data_ptr() for leaf in others.values()}
+    return {n: leaf.clone() if leaf.untyped_storage().data_ptr() in held else leaf for n, leaf in leaves.items()}
+
+
 def floating(dtype: str) -> torch.dtype:
     """Return the floating type of weights and sums of a run whose ``dtype`` has this name."""
     choice("dtype", dtype, DTYPES)

@@ -171,8 +171,7 @@ class BatchOrders:
             asked = list(new)
             rngs = seeds.streams(self.purpose, self.round, last=[job.client for job, *_ in asked])
             for (job, _, count), rng in zip(asked, rngs, strict=True):
-                places = self.divide(job)[0]
-                shuffled = rng.permuted(np.broadcast_to(places, (first + count, len(places))), axis=1)[first:]
+                shuffled = rng.permuted([self.divide(job)[0]] * (first + count), axis=1)[first:]
                 self.known[job, first, count] = self.steps(shuffled)
         return [self.known[key] for key in keys]
 

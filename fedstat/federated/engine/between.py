@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedstat.federated.client.local import Context, Phase
-from fedstat.federated.client.network import Params
+from fedstat.federated.client.network import Params, apart
 from fedstat.federated.client.optimizers import along_clients
 from fedstat.federated.method import Method, naming, returned
 
@@ -40,10 +40,9 @@ class Between:
         """Return what is added to the gradients at `params`, of leaves that train; nothing without a pull."""
         if "pull" not in self.own:
             return {}
-        found, held = self._call("pull", params), {leaf.untyped_storage().data_ptr() for leaf in params.values()}
-        found = {name: found[name] for name in self.phase.train if name in found}
+        found = self._call("pull", params)
         # what lies in a leaf's own memory would move with the leaf
-        return {n: value.clone() if value.untyped_storage().data_ptr() in held else value for n, value in found.items()}
+        return apart({name: found[name] for name in self.phase.train if name in found}, params)
 
     @torch.no_grad()
     def constrain(self, params: Params, rows: Tensor | None = None) -> None:

@@ -64,33 +64,30 @@ class Descent:
 
     @torch.no_grad()
     def run(self, params: Params, first: np.ndarray, places: np.ndarray) -> Tensor:
-        """Take all steps in place; return whose losses, and whose leaves afterwards, are all finite, (c,).
+        """Put what all steps come to into `params`; return whose losses, and whose leaves then, are all finite, (c,).
 
-        Leaves are (c, ...). A client's samples begin at `first` (c,); `places` (steps, c, B) are counted from there,
-        and -1 is padding, which ends a batch. A client's steps come first, and those without any sample are none.
+        Leaves are (c, ...), and those that were there stay as they are. A client's samples begin at `first` (c,);
+        `places` (steps, c, B) are counted from there, and -1 is padding, which ends a batch. A client's steps come
+        first, and those without any sample are none.
         """
-        taken = (places[..., 0] >= 0).sum(0)
-        order = np.argsort(-taken, kind="stable")  # who has finished stands last in a block, beyond what steps touch
-        moved = bool((np.diff(order) < 0).any())
-        rows = torch.from_numpy(order)
+        # who has finished stands last in a block, beyond what steps touch
+        order = np.argsort(-(places[..., 0] >= 0).sum(0), kind="stable")
+        rows, moved = torch.from_numpy(order), bool((np.diff(order) < 0).any())
         seen = self.chain.leaves if self.between is None else tuple(params)
-        params |= {name: params[name].contiguous() for name in seen}
-        own = {name: params[name][rows] if moved else params[name] for name in seen}
-        blocks, turned = self.blocks(params, places), self.turned(len(places))
+        changing = seen if self.between and "constrain" in self.between.own else self.train
+        ends, turned = {name: params[name].new_empty(params[name].shape) for name in changing}, self.turned(len(places))
 
         def work(block: slice) -> Tensor:
-            some = {name: leaf[block] for name, leaf in own.items()}
-            some |= {name: some[name].mT.contiguous().mT for name in turned}
-            between = self.between and self.between.of(rows[block] if moved else block)
-            finite = _Block(self, some, between, order[block], first[order[block]], places[:, order[block]]).run()
-            for name in turned:
-                own[name][block] = some[name]
-            return torch.stack([finite, *(all_finite(some[name]) for name in self.train)]).all(0)
+            which = rows[block] if moved else block
+            own = {name: laid_out(params[name][which], turned=name in turned) for name in seen}
+            between = self.between and self.between.of(which)
+            finite = _Block(self, own, between, order[block], first[order[block]], places[:, order[block]]).run()
+            for name, end in ends.items():
+                end[which] = own[name]
+            return torch.stack([finite, *(all_finite(own[name]) for name in self.train)]).all(0)
 
-        finite = torch.cat(spread(work, blocks))
-        if moved:
-            for name in seen if self.between and "constrain" in self.between.own else self.train:
-                params[name][rows] = own[name]
+        finite = torch.cat(spread(work, self.blocks(params, places)))
+        params |= ends
         return finite[rows.argsort()]
 
     def factors(self, rate: Rate) -> Factors:
@@ -236,15 +233,24 @@ class _Frame:
             layer, (weight, turned, bias) = self.chain.layers[i], self.weights[i]
             if layer.weight in factors:
                 beta, alpha = factors[layer.weight]
-                if turned.is_contiguous():
-                    turned.baddbmm_(inputs.mT, delta, beta=beta, alpha=alpha)
-                else:
+                if weight.is_contiguous():
                     weight.baddbmm_(delta.mT, inputs, beta=beta, alpha=alpha)
+                else:
+                    turned.baddbmm_(inputs.mT, delta, beta=beta, alpha=alpha)
             if bias is not None and layer.bias is not None and layer.bias in factors:
                 beta, alpha = factors[layer.bias]
                 bias.baddbmm_(self.ones, delta, beta=beta, alpha=alpha)
 
         return use
+
+
+def laid_out(leaf: Tensor, *, turned: bool) -> Tensor:
+    """Return a copy of a leaf (c, ...) that lies in the order of its axes, or with the last two `turned`."""
+    if not turned:
+        return leaf.clone(memory_format=torch.contiguous_format)
+    if leaf.stride(0) == 0:  # all start from one model, which is turned once
+        return leaf[:1].mT.contiguous().expand_as(leaf.mT).clone(memory_format=torch.contiguous_format).mT
+    return leaf.mT.clone(memory_format=torch.contiguous_format).mT
 
 
 def all_finite(leaf: Tensor) -> Tensor:

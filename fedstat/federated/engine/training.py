@@ -18,7 +18,7 @@ from torch import Tensor
 from fedstat._checks import number
 from fedstat.federated.client.layers import MaskedBatchNorm
 from fedstat.federated.client.local import Batch, ClientData, Context, Phase
-from fedstat.federated.client.network import Network, Params, products
+from fedstat.federated.client.network import Network, Params, apart, products
 from fedstat.federated.client.optimizers import Rate, along_clients, descend, started
 from fedstat.federated.client.samples import BatchOrders, Job, StackedSamples, Steps
 from fedstat.federated.client.schedules import Schedule
@@ -121,7 +121,7 @@ class _Crew:
         """Prepare, train phase by phase, finish."""
         prepares, finishes = (step in self.route.own for step in ("prepare", "finish"))
         params, aux = self.prepare(received) if prepares else (received, {})
-        params, sums, first = {name: leaf.clone() for name, leaf in params.items()}, dict[str, Tensor](), 0
+        params, sums, first = dict(params), dict[str, Tensor](), 0
         for phase in self.work.phases:
             epochs = self.route.training.local_epochs if phase.epochs is None else phase.epochs
             own = [epochs[job.client] if isinstance(epochs, tuple) else epochs for job in self.jobs]
@@ -133,7 +133,7 @@ class _Crew:
                 if finishes:
                     sums |= {name: sums.get(name, 0) + more for name, more in self.rate_sum(phase, steps).items()}
             first += max(epochs) if isinstance(epochs, tuple) else epochs  # whoever else is at hand
-        params = {name: leaf.contiguous() for name, leaf in params.items()}
+        params = apart({name: leaf.contiguous() for name, leaf in params.items()}, received)
         if finishes:
             params |= self.finish(params, received, aux, sums)
         return params | {name: torch.where(mask, params[name], received[name]) for name, mask in moves.items()}
@@ -163,7 +163,7 @@ class _Crew:
         return self.each(finished)(params, received, aux, self.data, sums)
 
     def train(self, params: Params, received: Params, aux: Params, phase: Phase, steps: Steps, moves: Params) -> None:
-        """Take all steps of one phase in place."""
+        """Put what all steps of one phase come to into `params`."""
         descent = self.descent(received, aux, phase, steps, moves)
         if descent is None:
             finite = self.step_by_step(params, self.between(received, aux, phase), phase, steps, moves)
@@ -194,8 +194,9 @@ class _Crew:
         return Descent(chain, route.learner, route.samples, phase.train, rates, training, between)
 
     def step_by_step(self, params: Params, between: Between, phase: Phase, steps: Steps, moves: Params) -> Tensor:
-        """Take all steps of one phase in place, each by its gradient; return whose losses were all finite."""
+        """Take all steps of one phase, each by its gradient, on copies; return whose losses were all finite."""
         training, rate = self.route.training, self.rate(phase)
+        params |= {name: leaf.clone() for name, leaf in params.items()}
         if phase.plain:
             training = replace(training, optimizer="sgd", momentum=0.0, weight_decay=0.0, clip_norm=None)
         kept = None if phase.state is None else slot(params, phase.state)
