@@ -58,7 +58,7 @@ def test_a_history_in_files_is_the_one_in_memory_and_old_files_are_never_written
 
     def watched(self, table):
         add(self, table)
-        most.append(self.count)
+        most.append(sum(map(len, self.blocks)))
 
     monkeypatch.setattr(rows_module.Growing, "add", watched)
     run(5, stop=STOP, folder=tmp_path / "run", checkpoint=2)
