@@ -91,7 +91,8 @@ def spend(noise: float, at: str, participation: Any, clients: int, rounds: int, 
     else:
         relation, sensitivity = "the data of one client replaced", 2
         who = f"{drawn} of {clients} clients, without replacement,"
-    sampling = f"{who} in each of {rounds} rounds" + (", some of whom drop out whatever their data" if lossy else "")
+    when = "one round" if rounds == 1 else f"each of {rounds} rounds"
+    sampling = f"{who} in {when}" + (", some of whom drop out whatever their data" if lossy else "")
     epsilon, accountant = _gaussian(noise / sensitivity, rounds, delta)
     if not who.startswith("all") and noise > 0 and rounds:
         there = epsilon, f"{accountant}, as if drawn in every round"

@@ -1,4 +1,4 @@
-"""Attacks and attendances in words, as a run's configuration describes them."""
+"""Numbers of things in words; attacks and attendances as a run's configuration describes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from fedstat._random import share_of
 
 #: Of longer lists the first and the last value are written.
 _LISTED = 4
+
+
+def counted(count: int, noun: str) -> str:
+    """Count things in words: ``1 factor``, ``2 factors``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def part(spec: Any) -> str:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fedstat._files import check_not_read
+from fedstat._in_words import counted
 from fedstat.cli._factor_told import Analysis, as_text, as_values, bootstrapped, plot_scree, write_scores
-from fedstat.inference.formatting import counted, first_of
+from fedstat.inference.formatting import first_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedstat.inference.formatting import counted, first_of, p_value
+from fedstat._in_words import counted
+from fedstat.inference.formatting import first_of, p_value
 
 if TYPE_CHECKING:
     import numpy as np

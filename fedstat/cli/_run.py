@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fedstat._files import check_writable, complete_folder, sha256
+from fedstat._in_words import counted
 from fedstat._warnings import plain_warnings
 
 
@@ -150,7 +151,7 @@ def _tuned(experiment: Any) -> str:
     listed = ", ".join(f"{label} {count}" for label, count in experiment.trials.items())
     seeds = ", ".join(map(str, tune.seeds))
     rounds = tune.rounds or experiment.rounds
-    return f"tuning first, in trials of {rounds} rounds under the seeds {seeds}: {listed}; then\n"
+    return f"tuning first, in trials of {counted(rounds, 'round')} under the seeds {seeds}: {listed}; then\n"
 
 
 def _size(experiment: Any, done: int = 0) -> str:

@@ -17,6 +17,7 @@ import tomli_w
 
 import fedstat as fs
 from fedstat._files import atomic_file, complete_folder, locked, write_text
+from fedstat._in_words import counted
 from fedstat._sealed import seal, unseal
 from fedstat.data import Partition
 from fedstat.experiment.build import Setup, set_up
@@ -138,9 +139,8 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         return None
     before = fs.load(out / "run", **known)
     if before.config["rounds"] > experiment.rounds:
-        raise ValueError(
-            f"{out} holds {before.config['rounds']} rounds already, more than rounds = {experiment.rounds}."
-        )
+        held = counted(before.config["rounds"], "round")
+        raise ValueError(f"{out} holds {held} already, more than rounds = {experiment.rounds}.")
     finished = before.config["rounds"] == experiment.rounds
     if finished and experiment.evaluation.predictions and not before.config.get("predictions"):
         raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fedstat._in_words import counted
 from fedstat.export.packet import Ask, Packet, Refused, number, question
 from fedstat.export.server import Packets, Replies, Server
 
@@ -33,7 +34,7 @@ def until_over(server: Server) -> Iterator[None]:
     try:
         yield
     except (Over, KeyboardInterrupt) as end:
-        words = f"the run ended early, after {server.round} rounds: {str(end) or 'it was interrupted'}."
+        words = f"the run ended early, after {counted(server.round, 'round')}: {str(end) or 'it was interrupted'}."
         warnings.warn(words, RuntimeWarning, 2)
     finally:
         if main:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from fedstat._in_words import counted
 from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums
 from fedstat.factor.correlation import squared_multiple_correlations
 from fedstat.factor.diagnostics import bartlett
 from fedstat.factor.retention import ledermann_bound
-from fedstat.inference.formatting import counted, p_value
+from fedstat.inference.formatting import p_value
 
 #: The least uniqueness, as in R's factanal; a variable that ends here is a Heywood case.
 _LEAST = 0.005

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedstat._checks import choice, number, whole
+from fedstat._in_words import counted
 from fedstat._threads import one_thread
 from fedstat.factor.components import positive_sums, principal_components_loadings
 from fedstat.factor.correlation import check_correlation, largest_correlations, reduced, squared_multiple_correlations
@@ -22,7 +23,6 @@ from fedstat.factor.moments import Moments
 from fedstat.factor.retention import contribution_rule, ledermann_bound
 from fedstat.factor.scores import factor_scores
 from fedstat.factor.solver import AT_BOUND, Solution, lanczos, newton, plain
-from fedstat.inference.formatting import counted
 
 Start = Literal["smc", "largest", "components"]
 Solver = Literal["auto", "newton", "lanczos", "plain", "cuda"]

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.linalg.blas import dsyr
 
 from fedstat._checks import array, choice, number, whole
+from fedstat._in_words import counted
 from fedstat._random import stream
 from fedstat._threads import one_thread
 from fedstat.factor.correlation import check_correlation, reduced, squared_multiple_correlations
 from fedstat.factor.solver import newton
-from fedstat.inference.formatting import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

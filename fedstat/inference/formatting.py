@@ -48,11 +48,6 @@ def p_value(p: float) -> str:
     return "–" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Count things in words: ``1 factor``, ``2 factors``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def listed(names: Iterable[str]) -> str:
     """Join names as in a sentence: ``A, B and C``."""
     found = list(names)

@@ -18,10 +18,10 @@ from matplotlib.axes import Axes
 from fedstat import __version__
 from fedstat._account import said
 from fedstat._files import check_writable
-from fedstat._in_words import attacked, part
+from fedstat._in_words import attacked, counted, part
 from fedstat.inference import AnalysisPlan, Assessment, Comparison, assess, compare, read_results
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
-from fedstat.inference.formatting import counted, listed
+from fedstat.inference.formatting import listed
 from fedstat.inference.predictions.printing import tables
 from fedstat.inference.predictions.table import NEW_CLIENTS
 from fedstat.inference.reading.joining import with_bytes
@@ -189,7 +189,7 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Asses
     done = (
         f"{held} clients hold {samples} training samples.{held_out(sources[0])} {listed(methods)} "
         f"{'were' if len(methods) > 1 else 'was'} "
-        f"trained for {config['rounds']} rounds{'' if share == 1 else f', {drawn}'} under each of "
+        f"trained for {counted(config['rounds'], 'round')}{'' if share == 1 else f', {drawn}'} under each of "
         f"{counted(seeds, 'seed')}, with fedstat {__version__}. {network_of(sources[0])} {_tuned(sources[0])} "
     )
     measure, _, reported = comparison.estimand.rstrip(".").partition("; ")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedstat._in_words import counted
 from fedstat.federated.client.local import Training
 from fedstat.federated.method import Method
 from fedstat.inference import PairedDifference, interval, mean_interval
@@ -159,10 +160,9 @@ class Tuning:
     def equal_budget(self) -> str:
         """What a method that is compared with this one may spend on its own tuning."""
         trials, runs = (int(self.budget.loc["tuning", name]) for name in ("trials", "runs"))
-        return (
-            f"{trials} trials under the {len(self.seeds)} seeds {', '.join(map(str, self.seeds))}, {runs} runs of "
-            f"{self.rounds} rounds"
-        )
+        seeds = ", ".join(map(str, self.seeds))
+        under = f"seed {seeds}" if len(self.seeds) == 1 else f"the {len(self.seeds)} seeds {seeds}"
+        return f"{counted(trials, 'trial')} under {under}, {counted(runs, 'run')} of {counted(self.rounds, 'round')}"
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{name}={shown(value)}" for name, value in self.best.items())
@@ -186,8 +186,8 @@ class Tuning:
         chosen = ", ".join(f"{name}={shown(value)}" for name, value in self.best.items())
         told = [
             f"Chosen on validation samples: {chosen}.",
-            f"{self.metric} {mean:.4f}, mean over clients, the last {self.last} of {self.rounds} rounds and "
-            f"{len(self.seeds)} seeds; {'more' if self.higher else 'less'} is better.",
+            f"{self.metric} {mean:.4f}, mean over clients, the last {self.last} of {counted(self.rounds, 'round')} and "
+            f"{counted(len(self.seeds), 'seed')}; {'more' if self.higher else 'less'} is better.",
         ]
         if len(self.steps) > 1:
             held = ", ".join(f"{name}={shown(self.start[name])}" for step in self.steps[1:] for name in step)
@@ -231,12 +231,12 @@ class Tuning:
         check = self.check
         if check is None:
             return ["Optimism: not measured; give fresh= seeds that tuning does not use."]
-        n = check.scores["seed"].nunique()
+        seeds = counted(check.scores["seed"].nunique(), "fresh seed")
         limits = "" if np.isnan(check.optimism[1]) else " (Welch's limits)"
         data = " The data are the same under all seeds, and the limits speak of these data alone." * check.same_data
         told = [
             f"Optimism: {_interval(check.optimism)}{limits}. The choice was made by {check.tuned:.4f} on validation "
-            f"samples and comes to {_interval(check.fresh)} on {check.split} samples of {n} fresh seeds.{data}"
+            f"samples and comes to {_interval(check.fresh)} on {check.split} samples of {seeds}.{data}"
         ]
         if check.runner_up is not None and check.difference is not None:
             d = check.difference
@@ -292,8 +292,8 @@ class Tunings(dict[str, Tuning]):
             told.append(f"{label} {chosen} ({'; '.join([f'one of {trials[label]} trials', *grown, *ends])})")
         unequal = "; methods had unequal budgets of trials" if len(set(trials.values())) > 1 else ""
         return (
-            f"parameters were chosen by {one.metric} on validation samples, {one.rounds} rounds under the seeds "
-            f"{', '.join(map(str, one.seeds))}: {', '.join(told)}{unequal}"
+            f"parameters were chosen by {one.metric} on validation samples, {counted(one.rounds, 'round')} under the "
+            f"seed{'s' * (len(one.seeds) > 1)} {', '.join(map(str, one.seeds))}: {', '.join(told)}{unequal}"
         )
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 import pandas as pd
 
+from fedstat._in_words import counted
 from fedstat.data import Clients
 from fedstat.federated.attacks import Attack
 from fedstat.federated.attendance import Attendance
@@ -131,7 +132,9 @@ class Runner:
         if saved.config["rounds"] < self.rounds:
             return federate(**how, validate=validate, folder=place, resume=saved)
         if saved.config["rounds"] > self.rounds:
-            raise ValueError(f"{place} holds {saved.config['rounds']} rounds, more than {self.rounds}; choose another.")
+            raise ValueError(
+                f"{place} holds {counted(saved.config['rounds'], 'round')}, more than {self.rounds}; choose another."
+            )
         return saved
 
     def _count(self, trial: Trial, seeds: Sequence[int], fresh: bool, result: Result | None) -> None:

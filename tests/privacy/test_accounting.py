@@ -44,7 +44,7 @@ def test_rounds_of_all_clients_are_one_gaussian_by_its_closed_form(noise, rounds
         due = optimize.brentq(lambda e: float(mpmath.log(delta_of(e, mu)) - math.log(1e-5)), 1e-6, mu * mu / 2 + 8 * mu)
     assert found.epsilon == pytest.approx(due, rel=1e-6)
     assert found.relation == "the change of one client put to zero"
-    assert found.sampling == f"all 40 clients in each of {rounds} rounds"
+    assert found.sampling == f"all 40 clients in {'one round' if rounds == 1 else f'each of {rounds} rounds'}"
     assert math.isinf(found.epsilon_server)
 
 

@@ -343,7 +343,7 @@ def test_it_prints_the_choice_the_trials_the_budget_and_the_optimism():
         assert words in told
     assert "not measured" in str(planted())
     assert "<table" in planted()._repr_html_()
-    assert repr(planted()) == "Tuning(a=2.0, b=1.0; 12 trials under the 2 seeds 0, 1, 24 runs of 1 rounds)"
+    assert repr(planted()) == "Tuning(a=2.0, b=1.0; 12 trials under the 2 seeds 0, 1, 24 runs of 1 round)"
 
 
 @pytest.mark.parametrize(("higher", "best"), [(True, 2.0), (False, 0.0)])

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fedstat._account import said
-from fedstat._in_words import attacked
+from fedstat._in_words import attacked, counted
 from fedstat.federated.client.local import AnyTraining, Learner
 from fedstat.federated.client.network import MIXED, Model, Network, build, floating
 from fedstat.federated.client.seeds import Seeds
@@ -114,8 +114,8 @@ class Result:
 
     def __repr__(self) -> str:
         labels, seeds = ", ".join(self.config["methods"]), ", ".join(map(str, self.config["seeds"]))
-        held = len(self.rows("history"))
-        told = f"Result({labels}; seeds {seeds}; {self.config['rounds']} rounds; {held} rows of history)"
+        rounds, rows = counted(self.config["rounds"], "round"), counted(len(self.rows("history")), "row")
+        told = f"Result({labels}; seeds {seeds}; {rounds}; {rows} of history)"
         return "\n".join([told, *attacked(self.config), *said(self.config)])
 
     def _repr_html_(self) -> str:
@@ -315,9 +315,8 @@ class Result:
         """Return the rounds done, if a run of `config` for `rounds` rounds continues this one; else ValueError."""
         self.check_same(config)
         if self.config["rounds"] >= rounds:
-            raise ValueError(
-                f"resume already holds {self.config['rounds']} rounds; rounds must exceed that, got {rounds}."
-            )
+            held = counted(self.config["rounds"], "round")
+            raise ValueError(f"resume already holds {held}; rounds must exceed that, got {rounds}.")
         return int(self.config["rounds"])
 
     def check_same(self, config: Mapping[str, Any]) -> None:

@@ -112,7 +112,7 @@ def test_numpy_values_and_sets_are_saved_too(tmp_path):
     result.save(tmp_path / "run")
     config = fs.load(tmp_path / "run").config
     assert (config["rounds"], config["seeds"]) == (1, [2])
-    assert "FedFac; seeds 2; 1 rounds" in repr(result)
+    assert "FedFac; seeds 2; 1 round;" in repr(result)
 
 
 def test_only_the_rounds_may_differ_when_continuing():
