@@ -68,16 +68,15 @@ class Chain:
         return next(i for i, layer in enumerate(self.layers) if {*layer.leaves} & {*train})
 
     def forward(self, weights: Sequence[Weights], x: Tensor, places: Sequence[Tensor | None]) -> list[Tensor]:
-        """Return what each layer makes, (c, B, outputs), of inputs (c, B, inputs); in `places`, where there is one."""
+        """Return the inputs (c, B, inputs) and what layers make, (c, B, outputs), in `places` where there is one."""
         made = [x]
         for layer, (weight, turned, bias), place in zip(self.layers, weights, places, strict=True):
-            one, two = made[-1], turned
             if layer.outputs == 1:  # the other way round, where torch.bmm is three times as fast
-                one, two, place = weight, one.mT, None if place is None else place.mT
-            h = torch.bmm(one, two, out=place) if bias is None else torch.baddbmm(bias, one, two, out=place)
-            h = h.mT if layer.outputs == 1 else h
+                h = _product(weight, made[-1].mT, bias, None if place is None else place.mT).mT
+            else:
+                h = _product(made[-1], turned, bias, place)
             made.append(h.relu_() if layer.activation is nn.ReLU else h.tanh_() if layer.activation is nn.Tanh else h)
-        return made[1:]
+        return made
 
     def gradients(
         self, learner: Learner, params: Params, names: Collection[str], batch: Batch
@@ -87,7 +86,7 @@ class Chain:
         Leaves and the batch are those of a stack of c clients.
         """
         weights, x = [stacked(layer, params) for layer in self.layers], batch.x.flatten(2)
-        made = [x, *self.forward(weights, x, [None] * len(weights))]
+        made = self.forward(weights, x, [None] * len(weights))
         losses = learner.losses(made[-1], batch.y)
         share = batch.valid / batch.valid.sum(1, keepdim=True, dtype=x.dtype).clamp(min=1)
         prepare, slope = SLOPES[learner.losses]
@@ -112,10 +111,8 @@ class Chain:
         ``use(i, inputs, delta)`` is told layer i's inputs, which `made` holds from the first on, and the slopes at its
         outputs, for which there may be `places`; it may then change the layer's weights.
         """
-        for i in range(len(self.layers) - 1, lowest - 1, -1):
-            below = (
-                passed(self.layers[i - 1], made[i], delta, weights[i].weight, places[i - 1]) if i > lowest else delta
-            )
+        for i in reversed(range(lowest, len(self.layers))):
+            below = delta if i == lowest else passed(self.layers[i - 1], made[i], delta, weights[i], places[i - 1])
             use(i, made[i], delta)
             delta = below
 
@@ -149,13 +146,17 @@ def stacked(layer: Layer, params: Params) -> Weights:
     return Weights(weight, weight.mT, None if layer.bias is None else params[layer.bias].detach().unsqueeze(1))
 
 
-def passed(below: Layer, h: Tensor, delta: Tensor, weight: Tensor, place: Tensor | None) -> Tensor:
+def _product(one: Tensor, two: Tensor, bias: Tensor | None, place: Tensor | None) -> Tensor:
+    return torch.bmm(one, two, out=place) if bias is None else torch.baddbmm(bias, one, two, out=place)
+
+
+def passed(below: Layer, h: Tensor, delta: Tensor, weights: Weights, place: Tensor | None) -> Tensor:
     """Return the slopes (c, B, f) at what the layer `below` added up, whose activation made `h` (c, B, f) of it.
 
-    They come from the slopes `delta` (c, B, o) behind the next layer, through its `weight` (c, o, f).
+    They come from the slopes `delta` (c, B, o) behind the next layer, through its `weights`.
     """
     # one output: a product of a column and a row, in which torch.bmm is several times slower
-    slopes = torch.mul(delta, weight, out=place) if weight.shape[1] == 1 else torch.bmm(delta, weight, out=place)
+    slopes = (torch.mul if delta.shape[-1] == 1 else torch.bmm)(delta, weights.weight, out=place)
     if below.activation is nn.ReLU:
         return torch.ops.aten.threshold_backward.grad_input(slopes, h, 0, grad_input=slopes)
     if below.activation is nn.Tanh:

@@ -35,8 +35,8 @@ _GATHERED = 2**20
 _STEPS, _OUTPUTS = 10, 32
 #: The optimiser whose steps are fused into the gradients.
 _PLAIN = SGD()
-#: By what a step multiplies a leaf, and its gradient, by the leaf's name.
-Factors = Mapping[str, tuple[float, float]]
+#: By what a step multiplies a leaf (beta) and its gradient (alpha), by the leaf's name.
+Factors = Mapping[str, Mapping[str, float]]
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
@@ -62,6 +62,11 @@ class Descent:
         rescaled = self.training.weight_decay and isinstance(self.rates[0], Tensor)
         return self.training.steps == _PLAIN and self.training.clip_norm is None and not rescaled
 
+    @cached_property
+    def lowest(self) -> int:
+        """The number of the first layer that moves."""
+        return self.chain.lowest(self.train)
+
     @torch.no_grad()
     def run(self, params: Params, first: np.ndarray, places: np.ndarray) -> Tensor:
         """Put what all steps come to into `params`; return whose losses, and whose leaves then, are all finite, (c,).
@@ -86,7 +91,7 @@ class Descent:
                 end[which] = own[name]
             return torch.stack([finite, *(all_finite(own[name]) for name in self.train)]).all(0)
 
-        finite = torch.cat(spread(work, self.blocks(params, places)))
+        finite = torch.cat(spread(work, self.blocks(places)))
         params |= ends
         return finite[rows.argsort()]
 
@@ -94,20 +99,19 @@ class Descent:
         """Return by what a step multiplies each leaf that moves, and its gradient; own rates are part of the slopes."""
         rate = 1.0 if isinstance(rate, Tensor) else rate
         own = rate if isinstance(rate, Mapping) else dict.fromkeys(self.train, rate)
-        return {name: (1 - own[name] * self.training.weight_decay, -own[name]) for name in self.train}
+        return {name: {"beta": 1 - own[name] * self.training.weight_decay, "alpha": -own[name]} for name in self.train}
 
     def turned(self, steps: int) -> tuple[str, ...]:
         """Return the weights that lie input by input, and not output by output, while so many steps are taken."""
-        layer = self.chain.layers[self.chain.lowest(self.train)]
+        layer = self.chain.layers[self.lowest]
         pays = self.plain and self.between is None and steps >= _STEPS and layer.outputs >= _OUTPUTS
         return (layer.weight,) if pays else ()
 
-    def blocks(self, params: Params, places: np.ndarray) -> list[slice]:
+    def blocks(self, places: np.ndarray) -> list[slice]:
         """Cut the clients into blocks that fit the cache, an even number of them for two threads to share."""
-        clients, batch = places.shape[1:]
+        (clients, batch), network = places.shape[1:], self.learner.network
         hidden = 2 * batch * sum(layer.outputs for layer in self.chain.layers)
-        leaves = [params[name] for name in self.chain.leaves]
-        one = (sum(leaf[0].numel() for leaf in leaves) + hidden) * leaves[0].element_size()
+        one = network.bytes + hidden * network.dtype.itemsize
         count = 1 if clients * one <= BLOCK_BYTES else 2 * max(1, round(clients * one / (2 * BLOCK_BYTES)))
         ends = np.linspace(0, clients, min(count, clients) + 1).round().astype(int).tolist()
         return [slice(first, last) for first, last in pairwise(ends)]
@@ -129,8 +133,6 @@ class _Block:
         descent, learner, samples = self.descent, self.descent.learner, self.descent.samples
         (prepare, slope), valid = SLOPES[learner.losses], self.places >= 0
         at, share = torch.from_numpy(np.where(valid, self.places, 0) + self.first[:, None]), self.share(valid)
-        rates = [rate[torch.from_numpy(self.clients)] if isinstance(rate, Tensor) else rate for rate in descent.rates]
-        factors = [descent.factors(rate) for rate in rates]
         finite = torch.ones(len(self.clients), dtype=torch.bool)
         gathered, frame = samples.sample.new_empty(0), None
         state = {} if descent.plain else started(descent.training.steps, {n: self.params[n] for n in descent.train})
@@ -142,21 +144,22 @@ class _Block:
             outputs = x.new_empty(*y.shape, descent.chain.layers[-1].outputs)
             state = {name: values[:a] if values.dim() else values for name, values in state.items()}
             each = (values.unbind() for values in (x, prepare(outputs, y), share[steps, :a, :b], outputs))
-            for *one, factor, rate in zip(*each, factors[steps], rates[steps], strict=True):
+            for *one, rate in zip(*each, descent.rates[steps], strict=True):
                 if descent.plain and frame.between is None:
-                    frame.step(frame.fuse(factor), slope, *one)
+                    frame.step(frame.fuse(rate), slope, *one)
                 else:
-                    self.step(frame, state, slope, one, factor, rate[:a] if isinstance(rate, Tensor) else rate)
+                    self.step(frame, state, slope, one, rate)
             counted = torch.where(torch.from_numpy(valid[steps, :a, :b]), learner.losses(outputs, y), 0)
             finite[:a] &= counted.sum(-1).isfinite().all(0)
         return finite
 
-    def step(self, frame: _Frame, state: Params, slope: Slope, one: list[Tensor], factors: Factors, rate: Rate) -> None:
+    def step(self, frame: _Frame, state: Params, slope: Slope, one: list[Tensor], rate: Rate) -> None:
         """Take one step of another optimiser, or of a method that adds to gradients or puts something back."""
         descent, between, grads = self.descent, frame.between, dict[str, Tensor]()
+        rate = rate[torch.from_numpy(self.clients[: frame.size[0]])] if isinstance(rate, Tensor) else rate
         pulled = {} if between is None else between.pull(frame.params)
         if descent.plain:
-            frame.step(frame.fuse(factors), slope, *one)
+            frame.step(frame.fuse(rate), slope, *one)
             move(frame.params, pulled, rate)
         else:
             frame.step(descent.chain.collect(descent.train, grads, frame.grads), slope, *one)
@@ -190,56 +193,55 @@ class _Block:
 
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """What a step of some clients (a) on batches (b) works on; `lowest` is the first layer that moves."""
+    """What a step of some clients (a) on batches (b) works on."""
 
-    chain: Chain
+    descent: Descent
     params: Params
     between: Between | None
-    lowest: int
     weights: list[Weights]
     made: list[Tensor]
     slopes: list[Tensor]
     ones: Tensor
-    grads: Params
 
     @property
     def size(self) -> tuple[int, int]:
         """How many clients a step is of, and how many samples each of them."""
         return len(self.ones), self.ones.shape[-1]
 
+    @cached_property
+    def grads(self) -> Params:
+        """Where gradients go: fedstat's own optimisers keep none, so that the next one may take its place."""
+        own = type(self.descent.training.steps) in OPTIMIZERS.values()
+        return {name: torch.empty_like(self.params[name]) for name in self.descent.train if own}
+
     @classmethod
     def of(cls, descent: Descent, between: Between | None, params: Params, b: int) -> _Frame:
         """Make ready for steps of stacked clients with batches of `b` samples."""
-        chain = descent.chain
-        weights = [stacked(layer, params) for layer in chain.layers]
+        weights = [stacked(layer, params) for layer in descent.chain.layers]
         like, a = weights[0].weight, len(weights[0].weight)
-        made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in chain.layers] for _ in range(2))
-        # fedstat's own optimisers keep no gradient, so that the next one may take its place
-        own = not descent.plain and type(descent.training.steps) in OPTIMIZERS.values()
-        grads = {name: torch.empty_like(params[name]) for name in descent.train if own}
-        lowest, between = chain.lowest(descent.train), between and between.of(slice(a))
-        return cls(chain, params, between, lowest, weights, made[:-1], slopes, like.new_ones(a, 1, b), grads)
+        made, slopes = ([like.new_empty(a, b, layer.outputs) for layer in descent.chain.layers] for _ in range(2))
+        between = between and between.of(slice(a))
+        return cls(descent, params, between, weights, made[:-1], slopes, like.new_ones(a, 1, b))
 
     def step(self, use: Use, slope: Slope, x: Tensor, targets: Tensor, share: Tensor, outputs: Tensor) -> None:
         """Go forward and back on inputs (a, b, f), and write the outputs (a, b, Q) to their place."""
-        made = [x, *self.chain.forward(self.weights, x, [*self.made, outputs])]
+        made = self.descent.chain.forward(self.weights, x, [*self.made, outputs])
         delta = slope(outputs, targets, self.slopes[-1]).mul_(share)
-        self.chain.backward(self.weights, made, delta, self.lowest, self.slopes, use)
+        self.descent.chain.backward(self.weights, made, delta, self.descent.lowest, self.slopes, use)
 
-    def fuse(self, factors: Factors) -> Use:
-        """Return what moves a layer as soon as the slopes are known there."""
+    def fuse(self, rate: Rate) -> Use:
+        """Return what moves a layer by its slopes as soon as they are known."""
+        factors = self.descent.factors(rate)
 
         def use(i: int, inputs: Tensor, delta: Tensor) -> None:
-            layer, (weight, turned, bias) = self.chain.layers[i], self.weights[i]
+            layer, (weight, turned, bias) = self.descent.chain.layers[i], self.weights[i]
             if layer.weight in factors:
-                beta, alpha = factors[layer.weight]
                 if weight.is_contiguous():
-                    weight.baddbmm_(delta.mT, inputs, beta=beta, alpha=alpha)
+                    weight.baddbmm_(delta.mT, inputs, **factors[layer.weight])
                 else:
-                    turned.baddbmm_(inputs.mT, delta, beta=beta, alpha=alpha)
+                    turned.baddbmm_(inputs.mT, delta, **factors[layer.weight])
             if bias is not None and layer.bias is not None and layer.bias in factors:
-                beta, alpha = factors[layer.bias]
-                bias.baddbmm_(self.ones, delta, beta=beta, alpha=alpha)
+                bias.baddbmm_(self.ones, delta, **factors[layer.bias])
 
         return use
 
