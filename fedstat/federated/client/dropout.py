@@ -97,9 +97,9 @@ def _shifted(state: Tensor, by: int) -> Tensor:
     return (state >> by).bitwise_and_(2 ** (64 - by) - 1)
 
 
-def keys(layers: Sequence[str], noise: Tensor) -> dict[str, Tensor]:
-    """Return the buffers that give each of `layers`, by their dotted names, its share of a forward pass's noise.
+def keys(buffers: Sequence[str], noise: Tensor) -> dict[str, Tensor]:
+    """Return what to put into the layers' `buffers` of keys, by their dotted names, in a forward pass.
 
     `noise`, an int64 of shape (), is the key of the forward pass.
     """
-    return {f"{name}.key".removeprefix("."): noise + number * _LAYER for number, name in enumerate(layers)}
+    return {name: noise + number * _LAYER for number, name in enumerate(buffers)}

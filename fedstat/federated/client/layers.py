@@ -257,11 +257,6 @@ def hooked(module: nn.Module) -> bool:
     return any(hooks) or "forward" in vars(module)
 
 
-def dropout_layers(module: nn.Module) -> list[str]:
-    """Return the dotted names of the `KeyedDropout` layers that drop, in order; ``""`` is the module itself."""
-    return [name for name, layer in module.named_modules() if isinstance(layer, KeyedDropout) and layer.p]
-
-
 def norm_layers(module: nn.Module) -> list[str]:
     """Return the dotted names of the `MaskedBatchNorm` layers, in order; ``""`` is the module itself."""
     return [name for name, layer in module.named_modules() if isinstance(layer, MaskedBatchNorm)]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedstat._checks import choice
 from fedstat.federated.client.dropout import KeyedDropout, keys
-from fedstat.federated.client.layers import Unrolled, copied, dropout_layers, hooked, layers_of, norm_layers, stackable
+from fedstat.federated.client.layers import Unrolled, copied, hooked, layers_of, norm_layers, stackable
 from fedstat.parameterization import Form
 
 Params = dict[str, Tensor]
@@ -90,9 +90,8 @@ class Network:
     @cached_property
     def statistics(self) -> tuple[str, ...]:
         """The running means and variances of batch norm, which the forward pass moves in training mode."""
-        buffers = dict(self.module.named_buffers())
-        names = (f"{layer}.{kind}" for layer in norm_layers(self.module) for kind in ("running_mean", "running_var"))
-        return tuple(name for name in (n.removeprefix(".") for n in names) if buffers.get(name) is not None)
+        norms, names = norm_layers(self.module), [name for name, _ in self.module.named_buffers()]
+        return tuple(name for name in names if name.rpartition(".")[0] in norms and name not in self._masks)
 
     @cached_property
     def shapes(self) -> dict[str, torch.Size]:
@@ -103,8 +102,9 @@ class Network:
     def constants(self) -> bool:
         """Whether the module has frozen weights or buffers that are no leaves, and so may differ between seeds."""
         tensors = {*dict(self.module.named_parameters()), *dict(self.module.named_buffers())}
-        set_by_calls = {*self._masks, *self.keys(torch.zeros((), dtype=torch.int64))}
-        return bool(tensors - self.weights.keys() - set(self.statistics) - set_by_calls)
+        return bool(
+            tensors.difference(self.weights, self.statistics, self._masks, self._keys)
+        )  # calls set the last two
 
     @property
     def device(self) -> torch.device:
@@ -161,7 +161,7 @@ class Network:
         same forward pass). A forward pass of one's own, a hook, tied, frozen or parameterised weights and mixed
         precision make another network of it.
         """
-        if self.forms or self.tied or self.mixed:
+        if self.forms or self.mixed:
             return None
         layers = [(name, layer) for name, layer in layers_of(self.module) if hooked(layer) or not _does_nothing(layer)]
         leaves = [f"{name}.{leaf}".removeprefix(".") for name, layer in layers for leaf, _ in layer.named_parameters()]
@@ -289,16 +289,17 @@ class Network:
     @property
     def noisy(self) -> bool:
         """Whether layers draw noise in training mode."""
-        return bool(self._dropouts)
+        return bool(self._keys)
 
     def keys(self, noise: Tensor) -> Params:
         """Return the buffers that give the dropout layers their keys in one forward pass, whose own key is an int64."""
-        return keys(self._dropouts, noise) if self._dropouts else {}
+        return keys(self._keys, noise)
 
     @cached_property
-    def _dropouts(self) -> list[str]:
-        """The names of the dropout layers."""
-        return dropout_layers(self.module)
+    def _keys(self) -> list[str]:
+        """The names of the buffers that hold the keys of the dropout layers that drop."""
+        layers = self.module.named_modules()
+        return [f"{n}.key".removeprefix(".") for n, layer in layers if isinstance(layer, KeyedDropout) and layer.p]
 
     @cached_property
     def _masks(self) -> list[str]:
@@ -318,8 +319,7 @@ class Network:
         """Return all leaves in the module's order, each layer's parameters before its statistics."""
         kept, layers = {*self.trainable, *self.statistics}, self.module.named_modules()
         names = (f"{owner}.{last}" for owner, layer in layers for last in (*layer._parameters, *layer._buffers))
-        ordered = [leaf for name in names for leaf in self._leaves_of(name.removeprefix("."))]
-        return [leaf for leaf in dict.fromkeys(ordered) if leaf in kept]
+        return [leaf for name in names for leaf in self._leaves_of(name.removeprefix(".")) if leaf in kept]
 
 
 def _does_nothing(layer: nn.Module) -> bool:

@@ -172,7 +172,7 @@ def test_dropout_between_recurrent_layers_is_that_of_layers_apart(kind, batch_fi
     whole = kind(4, 3, num_layers=3, dropout=0.4, batch_first=batch_first).double()
     x = torch.randn(5, 6, 4, dtype=torch.float64)
     ours = stackable(whole)
-    actual, _ = functional_call(ours, keys(["dropout"], key(11)), (x,))
+    actual, _ = functional_call(ours, keys(["dropout.key"], key(11)), (x,))
     steps = x.transpose(0, 1) if batch_first else x
     for depth, mask in enumerate([torch.ones(1, 1, 1), *masks(11, (len(steps), steps.shape[1], 3), 0.4, calls=2)[0]]):
         steps = steps * mask / (0.6 if depth else 1)
