@@ -65,8 +65,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return {"factory": plain(value.func), "args": [plain(a) for a in value.args], **plain(value.keywords)}
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        items = {f.name: getattr(value, f.name) for f in fields(value)}
-        return {"type": f"{type(value).__module__}.{type(value).__qualname__}", **plain(items)}
+        return {"type": _name(type(value)), **plain({f.name: getattr(value, f.name) for f in fields(value)})}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, np.ndarray | np.generic | Tensor):
@@ -88,8 +87,6 @@ def of_clients(clients: Clients) -> dict[str, str]:
     By ``pool``, ``train_pool``, ``held`` and ``sketch`` (the eight smallest hashes of single inputs) one knows data
     that are dealt or split anew from new data. Inputs count as they were given, whatever prepared them.
     """
-    samples = {name: _of_samples(of) for name, of in clients.all_splits.items()}
-    truth = {} if clients.truth is None else {"truth": digest(clients.truth)}
     hashes = {
         name: clients.given[name] if name in clients.given else _hashes(of) for name, of in clients.splits.items()
     }
@@ -98,7 +95,8 @@ def of_clients(clients: Clients) -> dict[str, str]:
     ordered = np.sort(np.concatenate(list(hashes.values())))
     least = ordered[np.append(True, np.diff(ordered) > 0)][:_SKETCH]  # many times faster than np.unique
     return {
-        **(samples | truth),
+        **{name: _of_samples(of) for name, of in clients.all_splits.items()},
+        **({} if clients.truth is None else {"truth": digest(clients.truth)}),
         "fit_on": clients.fit_on,
         "names": digest((json.dumps(list(clients.names)), clients.classes, clients.labels)),
         "pool": f"{int(held.sum(dtype=np.uint64)):016x}",
@@ -227,9 +225,8 @@ def _attributes(item: Any) -> dict[str, Any]:
 
 def decisive(module: nn.Module) -> dict[str, Any]:
     """Return what sets a module of torch apart from others of its class, apart from its tensors and children."""
-    attributes = _attributes(module)
-    hooks = {name: [*attributes.get(name, {}).values()] for name in ("_forward_hooks", "_forward_pre_hooks")}
-    return {name: value for name, value in attributes.items() if name not in _MODULE} | hooks
+    hooks = {name: [*getattr(module, name).values()] for name in ("_forward_hooks", "_forward_pre_hooks")}
+    return {name: value for name, value in _attributes(module).items() if name not in _MODULE} | hooks
 
 
 def _anatomy(item: Any) -> tuple[bytes, Sequence[Any]]:

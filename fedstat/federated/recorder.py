@@ -182,10 +182,8 @@ def as_ranges(rounds: Iterable[int]) -> list[list[int]]:
     """Write rounds as few ranges [first, last, step], the same for the same rounds."""
     ranges: list[list[int]] = []
     for t in sorted(rounds):
-        if ranges and ranges[-1][0] == ranges[-1][1]:
-            ranges[-1] = [ranges[-1][1], t, t - ranges[-1][1]]
-        elif ranges and t - ranges[-1][1] == ranges[-1][2]:
-            ranges[-1][1] = t
+        if ranges and (ranges[-1][0] == ranges[-1][1] or t - ranges[-1][1] == ranges[-1][2]):
+            ranges[-1][1:] = t, t - ranges[-1][1]
         else:
             ranges.append([t, t, 1])
     return ranges

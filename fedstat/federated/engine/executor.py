@@ -298,9 +298,9 @@ def choose(wanted: AnyExecutor, network: Network, x: Tensor, batch_size: int, ch
     if not isinstance(wanted, str):
         return wanted
     if wanted == "auto":
-        convolves = any(isinstance(layer, _ConvNd) for layer in network.module.modules())
-        heavy = network.device.type == "cpu" and convolves and 3 * batch_size * cost(network, x).flops
-        wanted = "per-client" if heavy >= PER_CLIENT_FLOPS else "stacked"
+        convolves = network.device.type == "cpu" and any(isinstance(one, _ConvNd) for one in network.module.modules())
+        heavy = convolves and 3 * batch_size * cost(network, x).flops >= PER_CLIENT_FLOPS
+        wanted = "per-client" if heavy else "stacked"
     return PerClient() if wanted == "per-client" else Stacked(chunk)
 
 

@@ -56,14 +56,13 @@ class _Lines:
     def __call__(self, note: Callable[[], str] = str, steps: int = 1) -> None:
         """Count so many rounds, and write a line if one is due."""
         self.played += steps
-        now = perf_counter()
-        gone = now - self.begun
+        gone = perf_counter() - self.begun
         if not steps or gone < self.wait:
             return
-        due = self.last is None or now - self.last >= max(1.0, self.wait, gone / _PACE)
+        due = self.last is None or gone - self.last >= max(1.0, self.wait, gone / _PACE)
         done = self.first + self.played
         if due or done == self.rounds:
-            self.last = now
+            self.last = gone
             left = gone / self.played * (self.rounds - done)
             times = f"{timedelta(seconds=round(gone))} gone, about {timedelta(seconds=round(left))} left"
             print(f"round {done} of {self.rounds}: {note()}, {times}", file=sys.stderr, flush=True)

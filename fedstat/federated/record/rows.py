@@ -154,7 +154,6 @@ class Growing:
 
     def __post_init__(self, before: Rows) -> None:
         self.dtypes, self.segments, self.blocks = before.dtypes, list(before.segments), list(before.tail)
-        self._seal()
 
     def add(self, table: pd.DataFrame) -> None:
         """Add the rows of a round."""
