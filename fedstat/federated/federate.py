@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
@@ -264,10 +263,7 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
     ):
         if place is not None:
             check_free(place, None if resume is None else plan.config)
-        runs = plan.start(
-            None if resume is None else resume.states,
-            lambda key: advance(partial("preparing {}, seed {}".format, *key), steps=0),
-        )
+        runs = plan.start(None if resume is None else resume.states, advance)
         advance(steps=0)
         for label in plan.methods:
             announce(progress, f"{label}:", runs[label, next(iter(plan.replicates))].route)

@@ -6,7 +6,7 @@ import inspect
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any
 
@@ -101,9 +101,9 @@ class Plan:
         return replace(self, config=self.config | seen, analysis=analysis)
 
     def start(
-        self, states: Mapping[Key, State] | None = None, note: Callable[[Key], None] = lambda key: None
+        self, states: Mapping[Key, State] | None = None, advance: Callable[..., None] = lambda note, steps: None
     ) -> dict[Key, Run]:
-        """Make ready all runs, from `states` or from their methods' starts; tell `note` which one is next."""
+        """Make ready all runs, from `states` or from their methods' starts; `advance` is that of the progress bar."""
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
             if overrides(self.methods[label], "at_once"):
@@ -113,7 +113,7 @@ class Plan:
             if (mechanism := self.methods[label].mechanism) is not None:
                 check_participation(mechanism, self.participation, len(self.replicates[seed].clients))
         for key in keys:
-            note(key)
+            advance(partial("preparing {}, seed {}".format, *key), steps=0)
             state = None if states is None else states[key]
             runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], self.equipment[key[0]], state)
         return runs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import count, pairwise
 from typing import Any
 
@@ -62,8 +62,8 @@ class Traffic:
 class Run:
     """One method under one seed, between two rounds.
 
-    `federation` is what the method sees of the clients, `route` how they train. Runs of equal `stack` train as one
-    stack. `draws` is the key of the server's draws, to which the round is added; `records` lists an array per round.
+    `federation` is what the method sees of the clients, `route` how they train. `draws` is the key of the
+    server's draws, to which the round is added; `records` lists an array per round.
     """
 
     key: Key
@@ -73,7 +73,6 @@ class Run:
     federation: Federation
     state: State
     route: Route
-    stack: object
     draws: tuple[Any, ...]
     records: dict[str, list[np.ndarray]] = field(default_factory=dict)
     stopped: bool = False
@@ -82,6 +81,17 @@ class Run:
     def network(self) -> Network:
         """The network as the method builds it."""
         return self.federation.network
+
+    @cached_property
+    def stack(self) -> object:
+        """What runs that train as one have alike: the method under several seeds, or that local steps are FedAvg's."""
+        # a module with frozen weights or constants of its own differs between seeds, and clients that train by
+        # themselves gain nothing from a larger stack
+        if not self.route.executor.together:
+            return self.key
+        network, own = self.route.learner.network, self.route.own
+        plain = not own and network is self.replicate.network
+        return self.equipment if plain else self.key[0], network.constants and self.replicate.seed
 
     def receive(self, ids: np.ndarray) -> Params:
         """Return what the participants start from, stacked (m, ...)."""
@@ -143,18 +153,17 @@ class Run:
         up, down = self.method.prelude(self.network, len(everyone))
         return Traffic(self.key, 0, everyone if up or down else everyone[:0], size(up), size(down))
 
-    def models(self, state: State, ids: Tensor) -> dict[str, Predictor]:
-        """Return the models of clients `ids` by the name of the estimand."""
-        return returned(self.method, "models", self.method.models(state, ids, self.federation), Mapping, _PREDICTORS)
+    def models(self, state: State, split: str, ids: Tensor) -> dict[str, Predictor]:
+        """Return the models that clients `ids` have for a split, by the name of the estimand.
+
+        On the test set that all clients have in common that are the global ones alone.
+        """
+        found = returned(self.method, "models", self.method.models(state, ids, self.federation), Mapping, _PREDICTORS)
+        return {name: model for name, model in found.items() if split != "common" or name == "global"}
 
     def evaluate(self, state: State, split: str, metrics: Mapping[str, Metric]) -> pd.DataFrame:
-        """Measure honest clients' models on their samples of a split; on the common test set the global ones alone."""
-
-        def shared(one: Tensor) -> dict[str, Predictor]:
-            return {name: model for name, model in self.models(state, one).items() if name == "global"}
-
-        asked = shared if split == "common" else partial(self.models, state)
-        table = evaluate(self.route, asked, self.replicate.held_out(split), metrics)
+        """Measure honest clients' models on their samples of a split."""
+        table = evaluate(self.route, partial(self.models, state, split), self.replicate.held_out(split), metrics)
         return self._honest(table.assign(split=split, **({"client": -1} if split == "common" else {})))
 
     def evaluate_trained(self, update: Update, metrics: Mapping[str, Metric]) -> pd.DataFrame:
@@ -249,18 +258,7 @@ def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipme
         check_composition(method, state)
     route = equipment.route(method, federation.network, stack(state.server, 1))
     draws = ("server",) if method.mechanism is None else ("noise", int(digest((method, equipment.training)), 16))
-    alike = _stack(key, replicate, equipment, route)
-    return Run(key, method, replicate, equipment, federation, state, route, alike, draws)
-
-
-def _stack(key: Key, replicate: Replicate, equipment: Equipment, route: Route) -> object:
-    """Say which runs train as one stack: one method under several seeds, and methods whose local steps are FedAvg's."""
-    # a module with frozen weights or constants of its own differs between seeds, and clients that train by themselves
-    # gain nothing from a larger stack
-    if not route.executor.together:
-        return key
-    network = route.learner.network
-    return key[0] if route.own or network is not replicate.network else equipment, network.constants and replicate.seed
+    return Run(key, method, replicate, equipment, federation, state, route, draws)
 
 
 def make_federation(method: Method, replicate: Replicate, equipment: Equipment) -> Federation:

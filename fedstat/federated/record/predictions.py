@@ -36,8 +36,7 @@ def kept_splits(config: Mapping[str, Any], run: Run) -> list[str]:
 
 def tabulate(run: Run, state: State, *splits: str) -> pd.DataFrame:
     """Return what honest clients' models predict for all samples of some splits, as `Result.predictions` has it."""
-    models = partial(run.models, state)
-    tables = [predicted(run.key, run.route, models, run.replicate, split) for split in splits]
+    tables = [predicted(run.key, run.route, partial(run.models, state, one), run.replicate, one) for one in splits]
     table = pd.concat(tables, ignore_index=True)
     return table[~table["client"].isin(run.replicate.attackers)].reset_index(drop=True)
 
