@@ -195,5 +195,4 @@ def from_ranges(ranges: Iterable[Sequence[int]]) -> set[int]:
 
 
 def _joined(before: Mapping[str, np.ndarray], now: Mapping[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
-    new: dict[str, Any] = {name: np.stack(values) for name, values in now.items()}
-    return {name: np.concatenate([part[name] for part in (before, new) if name in part]) for name in {**before, **new}}
+    return {name: np.stack([*before.get(name, ()), *now.get(name, ())]) for name in {**before, **now}}

@@ -89,9 +89,8 @@ class Run:
         # themselves gain nothing from a larger stack
         if not self.route.executor.together:
             return self.key
-        network, own = self.route.learner.network, self.route.own
-        plain = not own and network is self.replicate.network
-        return self.equipment if plain else self.key[0], network.constants and self.replicate.seed
+        own = self.route.own or self.route.learner.network is not self.replicate.network
+        return self.key[0] if own else self.equipment, self.route.learner.network.constants and self.replicate.seed
 
     def receive(self, ids: np.ndarray) -> Params:
         """Return what the participants start from, stacked (m, ...)."""

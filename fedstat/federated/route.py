@@ -11,7 +11,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from fedstat.federated.attacks import Attack
 from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.losses import LOSSES, LossName
-from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.network import Network, Params, bytes_of_one
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.engine import dense_chain, layer_chain
 from fedstat.federated.engine.executor import AnyExecutor, Executor, Stacked, choose, chunk_size
@@ -44,8 +44,7 @@ class Equipment:
         """Decide how clients train by a method on a network from leaves such as `start`, each (J, ...)."""
         loss = self.training.loss if callable(self.training.loss) else LOSSES[self.task]
         executor = choose(self.executor, network, self.samples.sample, self.training.batch_size, self.chunk)
-        held = sum(leaf[0].nbytes for leaf in start.values())
-        learner, own = Learner(network, self.task, loss), own_steps(method)
+        learner, own, held = Learner(network, self.task, loss), own_steps(method), bytes_of_one(start)
         return Route(method, learner, self.training, self.samples, executor, own, held, self.tf32, self.attack)
 
 
@@ -80,8 +79,8 @@ class Route:
     @cached_property
     def dense(self) -> dense_chain.Chain | None:
         """The chain of dense layers by which the gradients of a stack have a closed form."""
-        known = any(self.learner.losses is loss for loss in dense_chain.SLOPES)  # one's own may be unhashable
-        if self.barred or not known or self.samples.device.type != "cpu":
+        # looked up in a list, since a loss of one's own may be unhashable
+        if self.barred or self.samples.device.type != "cpu" or self.learner.losses not in [*dense_chain.SLOPES]:
             return None
         chain = dense_chain.chain_of(self.learner.network)
         return chain if chain is not None and chain.takes(self.samples.sample) else None

@@ -370,6 +370,11 @@ def parameterize(network: Network, forms: Mapping[str, Form], rng: np.random.Gen
     return replace(network, forms={**network.forms, **forms}, parts=parts)
 
 
+def bytes_of_one(stacked: Params) -> int:
+    """Return the bytes of one client's leaves, of a stack (J, ...)."""
+    return sum(leaf[0].nbytes for leaf in stacked.values())
+
+
 def apart(leaves: Params, others: Params) -> Params:
     """Return leaves of which none lies in the memory of others: copies of those that do."""
     held = {leaf.untyped_storage().data_ptr() for leaf in others.values()}

@@ -30,7 +30,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fedstat._memory import gpu_share
 from fedstat.federated.client.layers import copied
 from fedstat.federated.client.local import Learner
-from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.network import Network, Params, bytes_of_one
 from fedstat.federated.client.samples import Job
 from fedstat.federated.engine.dense_chain import chain_of
 from fedstat.federated.state import Predictor
@@ -165,8 +165,7 @@ class Stacked:
 
     def evaluated(self, learner: Learner, predictor: Predictor, x: Tensor) -> int:
         """Count the clients that are evaluated at once."""
-        held = sum(leaf[0].nbytes for leaf in predictor.params.values())
-        return min(len(x), self.chunk or chunk_size(held, learner.network, x[0], 1))
+        return min(len(x), self.chunk or chunk_size(bytes_of_one(predictor.params), learner.network, x[0], 1))
 
 
 @dataclass(frozen=True)
