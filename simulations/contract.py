@@ -150,7 +150,15 @@ class Finding:
 
     def record(self) -> dict[str, str]:
         """Return what chapters print of it."""
-        return {"what": self.what, "text": self.words, "sign": self.sign, "power": self.power, "why": self.why}
+        return {
+            "what": self.what,
+            "text": self.words,
+            "estimate": self.text,
+            "sign": self.sign,
+            "power": self.power,
+            "could": f"{self.could_find:.{self.digits}f}" if self.power else "",
+            "why": self.why,
+        }
 
     @property
     def sign(self) -> Sign:

@@ -260,7 +260,7 @@ def _family(tables: Tables, name: str, kind: str, rule: str) -> dict[str, Any]:
         "kind": kind,
         "rule": rule,
         "costs": [signs("cost", m) for m in methods],
-        "none": [{"burden": words(b), "methods": " and ".join(m)} for b, m in none.items() if m],
+        "within": {m: sum(m in some for some in none.values()) for m in methods},
         "beside": [signs("beside", m) for m in personal],
         "alone": [signs("alone", m) for m in personal],
         "helps": [signs("rule", m, attacked) for m in methods] if attacked else [],

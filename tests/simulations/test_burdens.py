@@ -111,7 +111,7 @@ def test_planted_costs_and_their_differences_are_found():
                              ("absence", "mean")}  # fmt: skip
     assert [r["burden"] for r in families["robustness", "mean"]["beside"][0]["more"]] == ["20% flip signs, mean"]
     assert [r["burden"] for r in families["compression", "mean"]["beside"][0]["less"]] == ["signs"]
-    assert families["absence", "mean"]["none"] == [{"burden": "50% are slow", "methods": "FedAvg and FedPer"}]
+    assert families["absence", "mean"]["within"] == {"FedAvg": 1, "FedPer": 1}
     assert {effect.together for effect in effects(tables).among("what robustness costs (digits)")} == {2}
 
 
