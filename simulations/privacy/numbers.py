@@ -43,7 +43,6 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the chapter prints."""
     one = rows(tables, steps=1)
     return {
-        "findings": {key: _record(finding) for key, finding in findings(tables).items()},
         "one": _table(one),
         "many": _table(rows(tables, steps=several(tables))),
         "steps": several(tables),
@@ -113,10 +112,6 @@ def findings(tables: Tables) -> dict[str, Finding]:
         words = f"{known}, minus guessed, {repeated}"
         add(f"{arm} knowing repeated", words, REPEATED, target(arm, "simulating, knowing"), one)
     return found
-
-
-def _record(finding: Finding) -> dict[str, Any]:
-    return {"what": finding.what, "sign": finding.sign, "text": f"{finding.text} {finding.unit}"}
 
 
 def _table(some: pd.DataFrame) -> list[dict[str, Any]]:
