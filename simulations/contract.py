@@ -156,7 +156,7 @@ class Finding:
             "estimate": self.text,
             "sign": self.sign,
             "power": self.power,
-            "could": f"{self.could_find:.{self.digits}f}" if self.power else "",
+            "could": self.could,
             "why": self.why,
         }
 
@@ -185,9 +185,14 @@ class Finding:
     @property
     def power(self) -> str:
         """Say, where no difference is shown, which one would have been; how large it can be, the limits say."""
+        return f"a difference of {self.could} would have been found with 80% power" if self.could else ""
+
+    @property
+    def could(self) -> str:
+        """Format, where no difference is shown, which one would have been."""
         if self.sign != "unclear" or math.isnan(self.could_find):
             return ""
-        return f"a difference of {self.could_find:.{self.digits}f} would have been found with 80% power"
+        return f"{self.could_find:.{self.digits}f}"
 
 
 def second_look(
