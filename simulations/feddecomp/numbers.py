@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -184,10 +185,14 @@ def _differences(every: Effects, layout: Layout, dirichlet: float) -> dict[str, 
     counts = {}
     for name in _SHORT:
         own = [found[name, other] for other in others]
+        unclear = [effect for effect in own if effect.low <= 0 <= effect.high]
         counts[name] = {
             "above": sum(effect.low > 0 for effect in own),
             "below": sum(effect.high < 0 for effect in own),
-            **sought([effect for effect in own if effect.low <= 0 <= effect.high], 1),
+            "unclear": len(unclear),
+            "unjudged": sum(math.isnan(effect.low + effect.high) for effect in own),
+            "of": len(own),
+            **sought(unclear, 1),
         }
     return {
         "dirichlet": f"{dirichlet:g}", "rows": rounded(rows, code=1, text=1), "of": len(others), "counts": counts,
