@@ -155,7 +155,13 @@ def _setting(tables: Tables, known: Effects, setting: str) -> dict[str, Any]:
 def _shown(several: Sequence[Effect]) -> list[dict[str, Any]]:
     rows = rounded([{"difference": e.estimate} for e in several], difference=1)
     return [
-        {"arm": readable(e.first), "control": readable(e.second), **row, "sign": _sign(e)}
+        {
+            "arm": readable(e.first),
+            "control": readable(e.second),
+            **row,
+            "sign": _sign(e),
+            "could": fixed(e.could_find, 1) if _sign(e) == "unclear" else "",
+        }
         for e, row in zip(several, rows, strict=True)
     ]
 
