@@ -206,7 +206,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "trends": _counted(found),
         "distances": _distances(tables),
         "factors": _factor_rows(tables, found),
-        "accuracy": _accuracy_rows(tables, found),
+        "accuracy": _accuracy_rows(tables["accuracy"]),
         "every": total([_every(tables["accuracy"])]),
         "rates": _rates(tables["tuning"]),
         "seeds": tables["distance"]["seed"].nunique(),
@@ -269,9 +269,9 @@ def _factor_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[str,
     return rows
 
 
-def _accuracy_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[str, Any]]:
-    """Tabulate the reference's metrics right after a mean, and accuracy minus that alone."""
-    accuracy, rows = tables["accuracy"], []
+def _accuracy_rows(accuracy: pd.DataFrame) -> list[dict[str, Any]]:
+    """Tabulate the reference's metrics right after a mean."""
+    rows = []
     for arm in (ALONE, *PARTNERS):
         share = {m: _reference(accuracy, "after", m)[arm] for m in ("accuracy", "balanced_accuracy", "majority_share")}
         rows.append(
@@ -279,7 +279,6 @@ def _accuracy_rows(tables: Tables, found: Mapping[str, Finding]) -> list[dict[st
                 "arm": "alone" if arm == ALONE else f"with {OTHERS[arm]}",
                 **{m: mean_of(100 * values) for m, values in share.items()},
                 "log_loss": mean_of(_reference(accuracy, "after", "log_loss")[arm]),
-                **{when: None if arm == ALONE else found[f"{when} {arm}"].text for when in ("after", "between")},
             }
         )
     return rounded(rows, accuracy=1, balanced_accuracy=1, majority_share=1, log_loss=2)
