@@ -80,7 +80,6 @@ def _designs(designs: pd.DataFrame) -> dict[str, Any]:
         "seeds": int(designs["seed"].nunique()),
         "from": fixed(lowest.min(), 4),
         "to": fixed(lowest.max(), 2),
-        "narrow": rows[0],
         "wide": rows[-1],
     }
 
