@@ -84,18 +84,17 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         for m in GROUPS
     ]
     common = [over_seeds(ratios.loc[[("common", m, "formula")], "ratio"]) for m in GROUPS]
-    risks, known = _risks(tables), effects(tables)
+    risks = _risks(tables)
     late = [
         {
             "participants": f"{m}",
             **{a: times(1000, mean_of(risks.loc[m, a])) for a in ("FedAvg", "decomposed")},
-            "difference": known[RISK, at(m), APART, "FedAvg"].estimate,
         }
         for m in PARTICIPANTS
     ]
     return {
         "rows": rounded(rows, **dict.fromkeys((*SOURCES, "error"), 3)),
-        "risks": rounded(late, FedAvg=1, decomposed=1, difference=1),
+        "risks": rounded(late, FedAvg=1, decomposed=1),
         "alike": all(ALIKE[0] <= low and high <= ALIKE[1] for _, low, high in common),
         "largest": f"{GROUPS[-1]}",
         "few": f"{PARTICIPANTS[0]}",
