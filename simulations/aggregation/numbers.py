@@ -86,10 +86,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     common = [over_seeds(ratios.loc[[("common", m, "formula")], "ratio"]) for m in GROUPS]
     risks = _risks(tables)
     late = [
-        {
-            "participants": f"{m}",
-            **{a: times(1000, mean_of(risks.loc[m, a])) for a in ("FedAvg", "decomposed")},
-        }
+        {"participants": f"{m}", **{a: times(1000, mean_of(risks.loc[m, a])) for a in ("FedAvg", "decomposed")}}
         for m in PARTICIPANTS
     ]
     return {
