@@ -315,6 +315,7 @@ def test_a_world_without_other_ranks_is_told_first_and_nothing_is_made_up_of_wha
         "FedBN",
         "FedRoD",
         "pFedSD",
+        "pFedGate",
         "FedCAC",
         CODE,
         TEXT,
