@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedstat._random import share_of
-
 #: Of longer lists the first and the last value are written.
 _LISTED = 4
 
@@ -33,6 +31,8 @@ def _value(value: Any) -> str:
 
 def attacked(config: Mapping[str, Any]) -> list[str]:
     """Say of an attacked run who attacks, and that the others are measured; nothing where nobody attacks."""
+    from fedstat._random import share_of  # it loads numpy, which the help of commands does without
+
     what, held = config.get("attack", {}).get("what"), config.get("clients", {}).values()
     if not what or what.get("share") == 0:
         return []
