@@ -1,0 +1,1 @@
+"""FedFac with the network of its authors’ scripts."""

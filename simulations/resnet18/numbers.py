@@ -1,0 +1,173 @@
+"""What the study of FedFac with its authors' network hands to its chapter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import Design
+from fedstat.inference.comparing.learning import late_gain
+from fedstat.inference.intervals.design import overlap_ratio
+from simulations.beside import beside_printed
+from simulations.contract import Finding
+from simulations.effects import Effects, Question
+from simulations.estimates import by_run, mean_of
+from simulations.published import printed
+from simulations.resnet18.cells import ARMS, AVERAGED, CODE, LAYER, PERSONAL_MASKED, RANDOM, SHARED_MASKED
+from simulations.showing import fixed, rounded
+from simulations.trained import untrained
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: The largest difference in accuracy that counts as none, points; and what guessing reaches, per cent.
+MARGIN, CHANCE = 1.0, 10.0
+#: Test and training images of a client, and the share of its images that a seed has in common with another: 30,000 of
+#: 40,000 train, 6,000 of 10,000 test; the larger is taken for both. At other scales limits are wider than needed.
+_HELD_OUT, _TRAIN, _COMMON = 60, 300, 30 / 40
+#: What is compared: words, unit and decimals by metric; of log-loss less is better.
+METRICS = {
+    "accuracy": ("accuracy", "points", 1),
+    "balanced_accuracy": ("balanced accuracy", "points", 1),
+    "log_loss": ("log-loss", "nats", 2),
+}
+#: The comparisons of each table of the paper: the first arm minus the second.
+PAIRS = {
+    "Table 2": ((CODE, "FedAvg"), (CODE, "FedPer"), (CODE, LAYER), (LAYER, "FedAvg"), (AVERAGED, "FedAvg")),
+    "Table 8": ((CODE, RANDOM), (SHARED_MASKED, PERSONAL_MASKED), (CODE, SHARED_MASKED), (CODE, PERSONAL_MASKED)),
+}
+#: The paper's labels of our arms.
+_PRINTED = {
+    "table_2": ("method", "FedAvg", {"FedAvg": "FedAvg", "FedPer": "FedPer", "FedFac dynamic": CODE}),
+    "table_8": (
+        "variant", "factor analysis",
+        {"factor analysis": CODE, "random split": RANDOM, "shared masked": SHARED_MASKED,
+         "personal masked": PERSONAL_MASKED},
+    ),
+}  # fmt: skip
+
+
+def by_seed(tables: Tables, metric: str) -> pd.DataFrame:
+    """Return one row per seed and one column per arm, shares in per cent."""
+    rows = tables["accuracy"]
+    wide = by_run(rows[rows["metric"] == metric], "arm")
+    return wide[[arm for arm in ARMS if arm in wide]] * (1 if metric == "log_loss" else 100)
+
+
+def _curves(tables: Tables) -> pd.DataFrame:
+    """Return accuracies in per cent, one row per arm and seed, one column per measured round."""
+    return 100 * tables["curves"].pivot(index=["arm", "seed"], columns="round", values="accuracy")
+
+
+def best(tables: Tables, last: int) -> pd.DataFrame:
+    """Return the paper's summary: the largest mean of `last` measurements in a row, by seed and arm."""
+    return _curves(tables).T.rolling(last).mean().max().unstack("arm")
+
+
+def not_trained(tables: Tables) -> dict[str, str]:
+    """Return why arms are not trained enough to be judged; masked ones are not meant to learn, and never are held."""
+    accuracy, share = (by_seed(tables, metric) for metric in ("accuracy", "majority_share"))
+    curves = _curves(tables)
+    gains = pd.Series(late_gain(curves.to_numpy(), curves.columns.to_numpy(int)), curves.index)
+    gain = gains.fillna(math.inf).unstack("arm") if np.isfinite(gains).any() else None
+    meant = [arm for arm in accuracy if arm not in (SHARED_MASKED, PERSONAL_MASKED)]
+    return untrained(
+        accuracy[meant], share[meant], of_all=("FedAvg", AVERAGED), chance=CHANCE, gain=gain, margin=MARGIN
+    )
+
+
+def effects(tables: Tables) -> Effects:
+    """Return the differences of each table by every metric; those of a table and metric hold together."""
+    design = Design(clients="new", data="resplit", test_to_train=overlap_ratio(_HELD_OUT, _TRAIN, _COMMON))
+    questions = (
+        Question(f"{table} by {words}", metric, {table: by_seed(tables, metric)}, {table: pairs}, design, unit)
+        for table, pairs in PAIRS.items()
+        for metric, (words, unit, _) in METRICS.items()
+    )
+    return Effects(questions, dict.fromkeys(PAIRS, not_trained(tables)))
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return the differences of both tables by every metric."""
+    found = effects(tables)
+    return {
+        f"{metric} {first} {second}": Finding.of(
+            f"{words}, {first} − {second}", found[metric, table, first, second], digits=digits
+        )
+        for table, pairs in PAIRS.items()
+        for metric, (words, _, digits) in METRICS.items()
+        for first, second in pairs
+    }
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each arm beside what is printed of it, and what another rate is worth to FedAvg."""
+    size = config["size"]
+    wide = {metric: by_seed(tables, metric) for metric in (*METRICS, "majority_share")}
+    share = (0.0, 100.0)
+    rows = [
+        {
+            "arm": arm, "what": ARMS[arm], "accuracy": mean_of(wide["accuracy"][arm], within=share),
+            "balanced": mean_of(wide["balanced_accuracy"][arm], within=share),
+            "log_loss": mean_of(wide["log_loss"][arm]),
+        }
+        for arm in wide["accuracy"]
+    ]  # fmt: skip
+    return {
+        "size": size, "arms": config["arms"], "seeds": config["seeds"], "table_2": PAIRS["Table 2"],
+        "table_8": PAIRS["Table 8"], "rows": rounded(rows, accuracy=1, balanced=1, log_loss=2),
+        "share": fixed(float(wide["majority_share"].to_numpy().mean()), 1),
+        "warm": fixed(100 * float(tables["warm"]["accuracy"].iloc[0]), 1) if "warm" in tables else "",
+        "tried": _tried(tables),
+        "untrained": [{"arm": arm, "why": words} for arm, words in not_trained(tables).items()],
+        "paper": _beside(tables, size["last"]) if config["scale"] == "paper" else [],
+    }  # fmt: skip
+
+
+def _tried(tables: Tables) -> list[dict[str, str]]:
+    if "tuning" not in tables:
+        return []
+    means = 100 * tables["tuning"].groupby("lr")["accuracy"].mean()
+    return [{"lr": f"{lr:g}", "accuracy": fixed(value, 1)} for lr, value in means.items()]
+
+
+def _beside(tables: Tables, last: int) -> list[dict[str, Any]]:
+    """Return Tables 2 and 8 beside ours, by the paper's summary; one run behind each printed value is assumed."""
+    found, ours = [], best(tables, last)
+    for table, (column, control, names) in _PRINTED.items():
+        rows = {row[column]: row for row in printed("fedsplit", table) if row["setting"] == "CIFAR-10, Dirichlet 0.5"}
+        labels = [label for label, arm in names.items() if arm in ours]
+        values = pd.DataFrame({"value": [100 * float(rows[label]["accuracy"]) for label in labels], "seeds": 1}, labels)
+        own = pd.DataFrame({label: ours[names[label]] for label in labels})
+        found.append({"table": table.replace("table_", "Table "), **beside_printed(values, own, control=control)})
+    return found
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Draw accuracy over rounds, the mean over seeds and their range; noise in place of units apart."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH, style
+
+    panels: dict[str, dict[str, Any]] = {
+        "Table 2": {"FedAvg": "--", AVERAGED: (0, (6, 2, 1, 2, 1, 2)), "FedPer": "-.", CODE: "-", LAYER: ":"},
+        "Table 8": {CODE: "-", RANDOM: ":", SHARED_MASKED: "--", PERSONAL_MASKED: "-."},
+    }  # fmt: skip
+    curves = _curves(tables)
+    with style():
+        figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.2), sharey=True, layout="constrained")
+        for axis, (table, lines) in zip(axes, panels.items(), strict=True):
+            for arm, line in lines.items():
+                wide = curves.loc[arm]
+                axis.fill_between(wide.columns, wide.min(), wide.max(), color="0.9", lw=0)
+                axis.plot(wide.columns, wide.mean(), ls=line, color="black", lw=1.0, label=arm)
+            axis.set_xlabel("round")
+            axis.set_title(table, fontsize=8)
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7, handlelength=4)
+        axes[0].set_ylabel("mean accuracy over clients (per cent)")
+    return {"curves": figure}

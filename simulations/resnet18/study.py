@@ -1,0 +1,149 @@
+"""Ask FedFac's Tables 2 and 8 with the network, optimiser, rate and cut of its authors' scripts, on a GPU.
+
+All arms start from the same weights, trained on another data set, and keep running statistics of batch norm at the
+clients, as the scripts do under every method. Nobody tuned the rate, which is the scripts', for any arm; what another
+one is worth to FedAvg is tried beside it. Equal numbers of images, as JPEG, every image with one client, fewer epochs
+and a start from a smaller data set are what differs from the scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+import fedstat as fs
+from fedstat._tables import Tables
+from fedstat.inference import primary_rows
+from simulations.contract import About
+from simulations.parts import SECOND_LOOK, Part, complete, run_parts
+from simulations.rates import tried, tune_arms, validating
+from simulations.resnet18.cells import ARMS, Size, arms, populate, started, trained_start
+
+ABOUT = About(
+    "FedFac with the scripts’ network",
+    "FedSplit/FedFac",
+    "Tables 2 and 8, CIFAR-10 at Dirichlet .5",
+    order=16,
+    data=("cifar10-jpeg", "tiny-imagenet"),
+    times={"smoke": "a few seconds", "quick": "two minutes on two cores"},
+)
+FIRST_SEED, FIRST_TUNING_SEED = 100, 10_000
+METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
+#: The arm whose rate is tried as well.
+TRIED = "FedAvg"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the study; to all seeds `shift` is added."""
+
+    size: Size
+    seeds: int
+    arms: tuple[str, ...]
+    rates: tuple[float, ...]
+    shift: int = 0
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Job:
+    """An arm under all its seeds, trained as one stack."""
+
+    size: Size
+    arm: str
+    seeds: tuple[int, ...]
+
+    @property
+    def device(self) -> str:
+        """Where networks train."""
+        return self.size.device
+
+
+_IMAGES = Size(
+    "cifar10-jpeg", "resnet18", "stage4.block2.conv2", "tiny-imagenet", clients=100, train=300, held_out=60, rounds=100,
+    every=2, last=5, dtype="tf32",
+)  # fmt: skip
+SCALES = {
+    "smoke": Scale(
+        Size("digits", "small_cnn", "conv2", "digits", 6, 20, 10, rounds=2, every=1, last=1, participation=0.5,
+             epochs=1, batch=10, lr=3e-3, warm_epochs=1),
+        seeds=2, arms=tuple(ARMS), rates=(1e-3, 3e-3), shift=SECOND_LOOK,
+    ),
+    "quick": Scale(
+        replace(_IMAGES, network="small_cnn", layer="conv2", start="", clients=10, train=60, held_out=40, rounds=10,
+                participation=0.3, epochs=2, batch=10, dtype="float32"),
+        seeds=3, arms=tuple(ARMS), rates=(1e-3,), shift=SECOND_LOOK,
+    ),
+    "paper": Scale(_IMAGES, seeds=3, arms=tuple(ARMS), rates=(3e-4, 1e-3, 3e-3)),
+}  # fmt: skip
+
+
+def training(size: Size) -> fs.Training:
+    """Return what a client does in a round."""
+    return fs.Training(
+        lr=size.lr, optimizer="adam", batch_size=size.batch, local_epochs=size.epochs, weight_decay=size.weight_decay
+    )
+
+
+def federate(job: Job, start: pd.DataFrame | None, seeds: Sequence[int]) -> fs.Result:
+    """Train an arm under some seeds."""
+    size = job.size
+    at = sorted({*range(size.rounds, 0, -size.every), 1})
+    return complete(
+        fs.federate(
+            {job.arm: arms(size)[job.arm]}, started(size, start), partial(populate, size), training(size),
+            rounds=size.rounds, participation=size.participation, seed=list(seeds), evaluate_at=at, device=size.device,
+            dtype=size.dtype, progress=False,
+        )
+    )  # fmt: skip
+
+
+def one_job(job: Job, start: pd.DataFrame | None) -> Tables:
+    """Return an arm's metrics by seed, means over clients and the last measured rounds, and its accuracy by round."""
+    history = federate(job, start, job.seeds).history
+    by_round = {
+        metric: primary_rows(history, metric, last=job.size.rounds).groupby(["seed", "round"])["value"].mean().unstack()
+        for metric in METRICS
+    }
+    rows = [
+        {"seed": seed, "metric": metric, "value": value}
+        for metric, wide in by_round.items()
+        for seed, value in wide[wide.columns[-job.size.last :]].mean(axis=1).items()
+    ]
+    curves = by_round["accuracy"].stack().rename("accuracy").reset_index()
+    return {"accuracy": pd.DataFrame(rows).assign(arm=job.arm), "curves": curves.assign(arm=job.arm)}
+
+
+def tune(scale: Scale, size: Size, start: pd.DataFrame | None) -> Tables:
+    """Try rates for one arm by the last measurement on further images under one seed; return the table ``tuning``."""
+    tuning = fs.tune(
+        arms(size)[TRIED], {"lr": scale.rates}, started(size, start),
+        lambda seed: validating(populate(size, seed, tuning=True)), training(size), rounds=size.rounds, last=1,
+        participation=size.participation, seed=[FIRST_TUNING_SEED + scale.shift], device=size.device, dtype=size.dtype,
+        progress=False,
+    )  # fmt: skip
+    return tried(tuning, TRIED)
+
+
+def run(scale: Scale, out: Path) -> Tables:
+    """Train the start, run every arm from it, and try FedAvg at other rates."""
+    size, first = replace(scale.size, device=scale.device), FIRST_SEED + scale.shift
+    tables: Tables = {}
+    if size.start:
+        tables = run_parts([Part("resnet18-start", size, partial(trained_start, size))], out, "resnet18: start")
+    start = tables.pop("start", None)
+    jobs = [Job(size, arm, tuple(range(first, first + scale.seeds))) for arm in scale.arms]
+    parts = [Part(f"resnet18-{job.arm}", job, partial(one_job, job, start)) for job in jobs]
+    tables |= run_parts(parts, out, "resnet18: arms")
+    if len(scale.rates) > 1:
+        tables["tuning"] = tune_arms("resnet18", {TRIED: partial(tune, scale, size, start)}, scale, out)
+    return tables
+
+
+def evidence(tables: Tables) -> Tables:
+    """Return all tables, with few digits."""
+    return {name: table.round(5) for name, table in tables.items()}
