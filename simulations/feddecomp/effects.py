@@ -125,7 +125,7 @@ def _turns(tables: Tables, layout: Layout, main: Mapping[float, pd.DataFrame]) -
 
 def _doses(tables: Tables, layout: Layout, first: pd.DataFrame) -> Iterator[Question]:
     """Yield the questions about ranks, epochs of the low-rank part and pre-trained starts."""
-    yield from _asked(layout, "ranks", {layout.first: _ranks(first, layout)}, list(RANKS.values()))
+    yield from _asked(layout, "ranks", {layout.first: by_ranks(first, layout)}, list(RANKS.values()))
     yield from _asked(layout, "epochs of the low-rank part", {layout.first: first}, epoch_pairs(layout))
     changes, pairs = _starts(first, layout)
     yield from _asked(layout, "a pre-trained start", {layout.first: changes}, pairs)
@@ -168,7 +168,7 @@ RANKS = {
 }  # fmt: skip
 
 
-def _ranks(wide: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+def by_ranks(wide: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """Return the columns of `RANKS`, on the seeds that all ranks have."""
     wide = wide[list(dict.fromkeys(layout.ratios.values()))].dropna()
     grid = pd.concat({pair: wide[arm] for pair, arm in layout.ratios.items()}, axis=1)

@@ -69,8 +69,8 @@ def _world(
         "main": [f"{a:g}" for a in layout.main],
         "settings": [{"key": f"{a:g}", "seeds": str(len(by_seed(tables, layout, a)))} for a in layout.every],
         "sizes": [str(n) for n in layout.samples],
-        "accuracy": _accuracy(tables, layout, "accuracy"),
-        "best": _accuracy(tables, layout, BEST),
+        "accuracy": accuracies(tables, layout, "accuracy"),
+        "best": accuracies(tables, layout, BEST),
         "metrics": [{"dirichlet": f"{a:g}", "rows": _metrics(tables, layout, a)} for a in layout.main],
         "margin": f"{MARGIN:g}",
         "together": len(layout.main) * len(layout.others) * len(READINGS),
@@ -79,7 +79,7 @@ def _world(
         "differences": [_differences(every, layout, a) for a in layout.every],
         "table_1": papers.table_1(tables, layout, data),
         "paper_rate": _paper_rate(tables, found, layout),
-        "tuning": _tuning(tables["tuning"], layout.world),
+        "tuning": rates_tried(tables["tuning"], layout.world),
         "turns": _turns(tables, found, layout, data) if layout.turns else None,
         "doses": _doses(tables, layout, data) if layout.doses else None,
     }  # fmt: skip
@@ -99,7 +99,7 @@ def _doses(tables: Tables, layout: Layout, data: str) -> dict[str, Any]:
     wide = by_seed(tables, layout, layout.first)
     return {
         "table_2": papers.table_2(wide, layout, data),
-        "epochs": _epochs(wide, layout),
+        "epochs": by_epochs(wide, layout),
         "table_6": _table_6(tables, layout),
         "warm": _warm(tables, layout),
     }
@@ -108,7 +108,7 @@ def _doses(tables: Tables, layout: Layout, data: str) -> dict[str, Any]:
 # --- accuracies ---------------------------------------------------------------------------------------------------
 
 
-def _accuracy(tables: Tables, layout: Layout, metric: str) -> list[dict[str, str]]:
+def accuracies(tables: Tables, layout: Layout, metric: str) -> list[dict[str, str]]:
     """Tabulate mean (standard deviation over seeds) by arm and concentration, and the majority class."""
     wide = {f"{a:g}": by_seed(tables, layout, a, metric) for a in layout.every}
     rows = [{"arm": arm, **{key: mean_sd(table[arm]) for key, table in wide.items()}} for arm in layout.arms]
@@ -203,7 +203,7 @@ def _differences(every: Effects, layout: Layout, dirichlet: float) -> dict[str, 
 # --- ablations ----------------------------------------------------------------------------------------------------
 
 
-def _epochs(wide: pd.DataFrame, layout: Layout) -> list[dict[str, str]]:
+def by_epochs(wide: pd.DataFrame, layout: Layout) -> list[dict[str, str]]:
     """Tabulate accuracy by the epochs of the low-rank part, and the extremes at their own rates."""
     arms = {str(epochs): arm for epochs, arm in layout.epochs.items()} | {"FedAvg": "FedAvg", "Local": "Local"}
     seeds = wide[list(layout.epochs.values())].dropna().index
@@ -276,7 +276,7 @@ def _ran(tables: Tables, layout: Layout, dirichlet: float, arm: str) -> pd.Serie
     return rows.loc[(rows["world"] == layout.world) & (rows["dirichlet"] == dirichlet) & (rows["arm"] == arm), "seed"]
 
 
-def _tuning(tuning: pd.DataFrame, world: str) -> list[dict[str, str]]:
+def rates_tried(tuning: pd.DataFrame, world: str) -> list[dict[str, str]]:
     """Tabulate the chosen rates, with the grid that was tried."""
     rows = []
     for arm, own in tuning[tuning["world"] == world].groupby("arm", sort=False):

@@ -273,7 +273,7 @@ def jobs(scale: Scale, of: Experiment, rates: dict[str, float]) -> Iterator[Job]
     for alpha in of.further:
         yield from (job(arm, every[arm], alpha, few) for arm in of.arms)
     yield from _turns(of, setup, job, few, seeds)
-    yield from _doses(of, setup, job, few)
+    yield from doses(of, setup, job, few)
 
 
 def _turns(of: Experiment, setup: Setup, job: Callable[..., Job], few: range, seeds: range) -> Iterator[Job]:
@@ -292,7 +292,7 @@ def _turns(of: Experiment, setup: Setup, job: Callable[..., Job], few: range, se
     yield job(FEDAVG_LOW, decomp(world, setup, variant="fedavg"), alpha, seeds)
 
 
-def _doses(of: Experiment, setup: Setup, job: Callable[..., Job], few: range) -> Iterator[Job]:
+def doses(of: Experiment, setup: Setup, job: Callable[..., Job], few: range) -> Iterator[Job]:
     """Return the runs with other ranks, other epochs of the low-rank part, and from a pre-trained start."""
     world, alpha = of.world, of.main[0]
     for dense in of.ratios:
