@@ -1,0 +1,1 @@
+"""FedDecomp trained longer, and taken apart on whole images."""
