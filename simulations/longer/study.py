@@ -50,6 +50,7 @@ def _scale(
     ratios: tuple[float, ...] = (0.2, 0.6),
     lora_epochs: tuple[int, ...] = (0, 2, 5),
     samples: tuple[int, ...] = (),
+    apart: tuple[str, ...] = QUESTION,
 ) -> Scale:
     """Return both experiments: methods over all rounds, and FedDecomp taken apart over half as many."""
     half = replace(setup, rounds=setup.rounds // 2)
@@ -59,7 +60,7 @@ def _scale(
     )  # fmt: skip
     taken_apart = replace(
         long, world=_lasting(world, half), setup=half, main=CONCENTRATIONS[:1], tuning_rounds=half.rounds,
-        arms=QUESTION, ratios=ratios, lora_epochs=lora_epochs, samples=samples,
+        seeds=min(seeds, 3), few=min(seeds, 3), arms=apart, ratios=ratios, lora_epochs=lora_epochs, samples=samples,
     )  # fmt: skip
     return Scale((long, taken_apart), shift)
 
@@ -78,7 +79,7 @@ SCALES = {
     "quick": _scale(_IMAGES, Setup(4, 40, 40, rounds=4, last=1, batch=20), (0.03, 0.1), 3, samples=(20,)),
     "paper": _scale(
         _IMAGES, Setup(10, 300, 100, rounds=40, last=5, batch=100), (0.01, 0.03, 0.1), 5, shift=0,
-        ratios=(0.2, 0.6, 1.0), lora_epochs=(0, 1, 2, 3, 4, 5), samples=(150, 600),
+        ratios=(0.2, 0.6, 1.0), lora_epochs=(0, 1, 2, 3, 4, 5), apart=(CODE,),
     ),
 }  # fmt: skip
 
