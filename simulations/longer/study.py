@@ -38,7 +38,7 @@ ABOUT = About(
     },
 )
 CONCENTRATIONS = (0.1, 0.5, 1.0)
-METHODS = ("Local", "FedAvg", "FedPer", "FedRep", "FedAMP", CODE)
+METHODS = ("Local", "FedAvg", "FedPer", CODE)
 
 
 def _scale(
