@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
@@ -38,7 +37,15 @@ METRICS = {
 }
 #: The comparisons of each table of the paper: the first arm minus the second.
 PAIRS = {
-    "Table 2": ((CODE, "FedAvg"), (CODE, "FedPer"), (CODE, LAYER), (LAYER, "FedAvg"), (AVERAGED, "FedAvg")),
+    "Table 2": (
+        (CODE, "FedAvg"),
+        (CODE, "FedPer"),
+        (CODE, LAYER),
+        (LAYER, "FedAvg"),
+        ("FedPer", "FedAvg"),
+        (AVERAGED, "FedAvg"),
+        ("FedPer", AVERAGED),
+    ),
     "Table 8": ((CODE, RANDOM), (SHARED_MASKED, PERSONAL_MASKED), (CODE, SHARED_MASKED), (CODE, PERSONAL_MASKED)),
 }
 #: The paper's labels of our arms.
@@ -69,16 +76,25 @@ def best(tables: Tables, last: int) -> pd.DataFrame:
     return _curves(tables).T.rolling(last).mean().max().unstack("arm")
 
 
+def compared(tables: Tables) -> dict[str, list[tuple[str, str]]]:
+    """Return the comparisons of each table whose arms ran."""
+    ran = set(tables["accuracy"]["arm"])
+    return {table: [pair for pair in pairs if ran.issuperset(pair)] for table, pairs in PAIRS.items()}
+
+
+def gains(tables: Tables) -> pd.DataFrame:
+    """Return the change of accuracy over the last fifth of the rounds, points, by seed and arm; NaN if not known."""
+    curves = _curves(tables)
+    return pd.Series(late_gain(curves.to_numpy(), curves.columns.to_numpy(int)), curves.index).unstack("arm")
+
+
 def not_trained(tables: Tables) -> dict[str, str]:
     """Return why arms are not trained enough to be judged; masked ones are not meant to learn, and never are held."""
     accuracy, share = (by_seed(tables, metric) for metric in ("accuracy", "majority_share"))
-    curves = _curves(tables)
-    gains = pd.Series(late_gain(curves.to_numpy(), curves.columns.to_numpy(int)), curves.index)
-    gain = gains.fillna(math.inf).unstack("arm") if np.isfinite(gains).any() else None
-    meant = [arm for arm in accuracy if arm not in (SHARED_MASKED, PERSONAL_MASKED)]
-    return untrained(
-        accuracy[meant], share[meant], of_all=("FedAvg", AVERAGED), chance=CHANCE, gain=gain, margin=MARGIN
-    )
+    gain = gains(tables)
+    meant, common = [arm for arm in accuracy if arm not in (SHARED_MASKED, PERSONAL_MASKED)], ("FedAvg", AVERAGED)
+    known = gain.fillna(math.inf) if gain.notna().to_numpy().any() else None
+    return untrained(accuracy[meant], share[meant], of_all=common, chance=CHANCE, gain=known, margin=MARGIN)
 
 
 def effects(tables: Tables) -> Effects:
@@ -86,7 +102,8 @@ def effects(tables: Tables) -> Effects:
     design = Design(clients="new", data="resplit", test_to_train=overlap_ratio(_HELD_OUT, _TRAIN, _COMMON))
     questions = (
         Question(f"{table} by {words}", metric, {table: by_seed(tables, metric)}, {table: pairs}, design, unit)
-        for table, pairs in PAIRS.items()
+        for table, pairs in compared(tables).items()
+        if pairs
         for metric, (words, unit, _) in METRICS.items()
     )
     return Effects(questions, dict.fromkeys(PAIRS, not_trained(tables)))
@@ -99,7 +116,7 @@ def findings(tables: Tables) -> dict[str, Finding]:
         f"{metric} {first} {second}": Finding.of(
             f"{words}, {first} − {second}", found[metric, table, first, second], digits=digits
         )
-        for table, pairs in PAIRS.items()
+        for table, pairs in compared(tables).items()
         for metric, (words, _, digits) in METRICS.items()
         for first, second in pairs
     }
@@ -109,23 +126,23 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return each arm beside what is printed of it, and what another rate is worth to FedAvg."""
     size = config["size"]
     wide = {metric: by_seed(tables, metric) for metric in (*METRICS, "majority_share")}
-    share = (0.0, 100.0)
+    share, gain = (0.0, 100.0), gains(tables)
     rows = [
         {
             "arm": arm, "what": ARMS[arm], "accuracy": mean_of(wide["accuracy"][arm], within=share),
             "balanced": mean_of(wide["balanced_accuracy"][arm], within=share),
-            "log_loss": mean_of(wide["log_loss"][arm]),
+            "log_loss": mean_of(wide["log_loss"][arm]), "gain": mean_of(gain[arm]),
         }
         for arm in wide["accuracy"]
     ]  # fmt: skip
     return {
-        "size": size, "arms": config["arms"], "seeds": config["seeds"], "table_2": PAIRS["Table 2"],
-        "table_8": PAIRS["Table 8"], "rows": rounded(rows, accuracy=1, balanced=1, log_loss=2),
+        "size": size, "seeds": config["seeds"], "compared": compared(tables),
+        "rows": rounded(rows, accuracy=1, balanced=1, log_loss=2, gain=1),
         "share": fixed(float(wide["majority_share"].to_numpy().mean()), 1),
         "warm": fixed(100 * float(tables["warm"]["accuracy"].iloc[0]), 1) if "warm" in tables else "",
         "tried": _tried(tables),
         "untrained": [{"arm": arm, "why": words} for arm, words in not_trained(tables).items()],
-        "paper": _beside(tables, size["last"]) if config["scale"] == "paper" else [],
+        "paper": _beside(tables, size["last"]) if config["scale"] in ("desk", "paper") else [],
     }  # fmt: skip
 
 
@@ -142,6 +159,8 @@ def _beside(tables: Tables, last: int) -> list[dict[str, Any]]:
     for table, (column, control, names) in _PRINTED.items():
         rows = {row[column]: row for row in printed("fedsplit", table) if row["setting"] == "CIFAR-10, Dirichlet 0.5"}
         labels = [label for label, arm in names.items() if arm in ours]
+        if len(labels) < 2:
+            continue
         values = pd.DataFrame({"value": [100 * float(rows[label]["accuracy"]) for label in labels], "seeds": 1}, labels)
         own = pd.DataFrame({label: ours[names[label]] for label in labels})
         found.append({"table": table.replace("table_", "Table "), **beside_printed(values, own, control=control)})
@@ -159,9 +178,13 @@ def figures(tables: Tables) -> dict[str, Figure]:
         "Table 8": {CODE: "-", RANDOM: ":", SHARED_MASKED: "--", PERSONAL_MASKED: "-."},
     }  # fmt: skip
     curves = _curves(tables)
+    drawn = {table: {arm: lines[arm] for arm in lines if arm in curves.index} for table, lines in panels.items()}
+    drawn = {table: lines for table, lines in drawn.items() if lines}
     with style():
-        figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.2), sharey=True, layout="constrained")
-        for axis, (table, lines) in zip(axes, panels.items(), strict=True):
+        figure, axes = plt.subplots(
+            1, len(drawn), figsize=(WIDTH, 3.0), sharey=True, squeeze=False, layout="constrained"
+        )
+        for axis, (table, lines) in zip(axes[0], drawn.items(), strict=True):
             for arm, line in lines.items():
                 wide = curves.loc[arm]
                 axis.fill_between(wide.columns, wide.min(), wide.max(), color="0.9", lw=0)
@@ -169,5 +192,5 @@ def figures(tables: Tables) -> dict[str, Figure]:
             axis.set_xlabel("round")
             axis.set_title(table, fontsize=8)
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7, handlelength=4)
-        axes[0].set_ylabel("mean accuracy over clients (per cent)")
+        axes[0, 0].set_ylabel("mean accuracy over clients (per cent)")
     return {"curves": figure}

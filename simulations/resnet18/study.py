@@ -21,7 +21,7 @@ from fedstat.inference import primary_rows
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 from simulations.rates import tried, tune_arms, validating
-from simulations.resnet18.cells import ARMS, Size, arms, populate, started, trained_start
+from simulations.resnet18.cells import ARMS, AVERAGED, Size, arms, populate, started, trained_start
 
 ABOUT = About(
     "FedFac with the scripts’ network",
@@ -29,7 +29,12 @@ ABOUT = About(
     "Tables 2 and 8, CIFAR-10 at Dirichlet .5",
     order=16,
     data=("cifar10-jpeg", "tiny-imagenet"),
-    times={"smoke": "a few seconds", "quick": "two minutes on two cores"},
+    times={
+        "smoke": "a few seconds",
+        "quick": "a minute on two cores",
+        "desk": "five minutes of an H200 (an estimate: 2.2 s a round of one arm; beside other runs it took seven)",
+        "paper": "half an hour of an H200 (an estimate from the same rounds)",
+    },
 )
 FIRST_SEED, FIRST_TUNING_SEED = 100, 10_000
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
@@ -78,6 +83,7 @@ SCALES = {
                 participation=0.3, epochs=2, batch=10, dtype="float32"),
         seeds=3, arms=tuple(ARMS), rates=(1e-3,), shift=SECOND_LOOK,
     ),
+    "desk": Scale(replace(_IMAGES, rounds=30), seeds=3, arms=("FedAvg", AVERAGED, "FedPer"), rates=(1e-3,)),
     "paper": Scale(_IMAGES, seeds=3, arms=tuple(ARMS), rates=(3e-4, 1e-3, 3e-3)),
 }  # fmt: skip
 

@@ -1,14 +1,17 @@
 """The study of FedFac with its authors' network has the scripts' arms, and says what its tables hold."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import fedstat as fs
+from fedstat.inference.intervals.design import overlap_ratio
 from fedstat.methods.cut import is_shared
 from simulations.images import images
+from simulations.resnet18 import numbers
 from simulations.resnet18.cells import (
     ARMS,
     AVERAGED,
@@ -25,6 +28,9 @@ from simulations.resnet18.cells import (
     trained_start,
 )
 from simulations.resnet18.study import SCALES, Job, federate
+from simulations.studies import tell
+
+COMMITTED = Path(__file__).parents[2] / "reports" / "results" / "resnet18"
 
 SIZE = replace(SCALES["smoke"].size, quantile=0.3)
 
@@ -99,3 +105,31 @@ def test_no_image_belongs_to_two_clients_or_to_training_and_test():
         clients = populate(SIZE, 1, tuning=tuning)
         every = np.concatenate([part.x.reshape(-1, x[0].size) for part in (clients.train, clients.test)])
         assert len(np.unique(every, axis=0)) == len(every) == 6 * (20 + 10)
+
+
+def test_intervals_are_those_of_paired_differences_that_hold_together(monkeypatch):
+    tables, record, findings = tell("resnet18", COMMITTED)
+    pairs = record["compared"]["Table 2"]
+    assert [len(pairs) for pairs in record["compared"].values()] == [3, 0]
+    rows = tables["accuracy"]
+    wide = 100 * rows[rows["metric"] == "accuracy"].pivot(index="seed", columns="arm", values="value")
+    monkeypatch.setattr(numbers, "_COMMON", 1e-12)
+    apart = numbers.findings(tables)
+    wider = np.sqrt(1 + 3 * overlap_ratio(60, 300, 30 / 40))  # 30,000 of 40,000 images train under each seed
+    for first, second in pairs:
+        difference = wide[first] - wide[second]
+        found = findings[f"accuracy {first} {second}"]
+        assert found.mean == pytest.approx(difference.mean())
+        half, alone = (of[f"accuracy {first} {second}"].high - difference.mean() for of in (findings, apart))
+        assert half / alone == pytest.approx(wider)
+        assert alone > 4.30265 * difference.std(ddof=1) / np.sqrt(3), "three hold together"
+
+
+def test_the_papers_summary_is_the_best_mean_of_ten_rounds_in_a_row():
+    tables, record, _ = tell("resnet18", COMMITTED)
+    curves = tables["curves"][tables["curves"]["arm"] == "FedPer"].pivot(index="seed", columns="round")["accuracy"]
+    windows = np.lib.stride_tricks.sliding_window_view(curves.to_numpy(), 5, axis=1).mean(2)
+    assert np.allclose(numbers.best(tables, 5)["FedPer"], 100 * windows.max(1))
+    (table,) = record["paper"]
+    assert [row["method"] for row in table["rows"]] == ["FedAvg", "FedPer"]
+    assert table["rows"][1]["ours"].startswith(f"{100 * windows.max(1).mean():.1f} ")
