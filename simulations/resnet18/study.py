@@ -32,7 +32,7 @@ ABOUT = About(
     times={
         "smoke": "a few seconds",
         "quick": "a minute on two cores",
-        "desk": "five minutes of an H200 (an estimate: 2.2 s a round of one arm; beside other runs it took seven)",
+        "desk": "with ResNet-18 seven minutes of an H200 beside other runs, with a small network an hour of one core",
         "paper": "half an hour of an H200 (an estimate from the same rounds)",
     },
 )
@@ -43,13 +43,20 @@ TRIED = "FedAvg"
 
 
 @dataclass(frozen=True)
+class Experiment:
+    """One size: which arms run, under how many seeds, and which rates FedAvg tries beside the scripts'."""
+
+    size: Size
+    arms: tuple[str, ...]
+    seeds: int
+    rates: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Scale:
     """Size of the study; to all seeds `shift` is added."""
 
-    size: Size
-    seeds: int
-    arms: tuple[str, ...]
-    rates: tuple[float, ...]
+    experiments: tuple[Experiment, ...]
     shift: int = 0
     device: str = "cpu"
 
@@ -72,19 +79,35 @@ _IMAGES = Size(
     "cifar10-jpeg", "resnet18", "stage4.block2.conv2", "tiny-imagenet", clients=100, train=300, held_out=60, rounds=100,
     every=2, last=5, dtype="tf32",
 )  # fmt: skip
+_SMALL = replace(_IMAGES, network="small_cnn", layer="conv2", train=150, rounds=80, dtype="float32")
 SCALES = {
     "smoke": Scale(
-        Size("digits", "small_cnn", "conv2", "digits", 6, 20, 10, rounds=2, every=1, last=1, participation=0.5,
-             epochs=1, batch=10, lr=3e-3, warm_epochs=1),
-        seeds=2, arms=tuple(ARMS), rates=(1e-3, 3e-3), shift=SECOND_LOOK,
+        (
+            Experiment(
+                Size("digits", "small_cnn", "conv2", "digits", 6, 20, 10, rounds=2, every=1, last=1, participation=0.5,
+                     epochs=1, batch=10, lr=3e-3, warm_epochs=1),
+                tuple(ARMS), seeds=2, rates=(1e-3, 3e-3),
+            ),
+        ),
+        SECOND_LOOK,
     ),
     "quick": Scale(
-        replace(_IMAGES, network="small_cnn", layer="conv2", start="", clients=10, train=60, held_out=40, rounds=10,
-                participation=0.3, epochs=2, batch=10, dtype="float32"),
-        seeds=3, arms=tuple(ARMS), rates=(1e-3,), shift=SECOND_LOOK,
+        (
+            Experiment(
+                replace(_SMALL, start="", clients=10, train=60, held_out=40, rounds=10, every=1, last=1,
+                        participation=0.3, epochs=2, batch=10),
+                tuple(ARMS), seeds=3,
+            ),
+        ),
+        SECOND_LOOK,
     ),
-    "desk": Scale(replace(_IMAGES, rounds=30), seeds=3, arms=("FedAvg", AVERAGED, "FedPer"), rates=(1e-3,)),
-    "paper": Scale(_IMAGES, seeds=3, arms=tuple(ARMS), rates=(3e-4, 1e-3, 3e-3)),
+    "desk": Scale(
+        (
+            Experiment(replace(_IMAGES, rounds=30), ("FedAvg", AVERAGED, "FedPer"), seeds=3),
+            Experiment(_SMALL, tuple(ARMS), seeds=5),
+        )
+    ),
+    "paper": Scale((Experiment(_IMAGES, tuple(ARMS), seeds=3, rates=(3e-4, 1e-3, 3e-3)),)),
 }  # fmt: skip
 
 
@@ -124,10 +147,11 @@ def one_job(job: Job, start: pd.DataFrame | None) -> Tables:
     return {"accuracy": pd.DataFrame(rows).assign(arm=job.arm), "curves": curves.assign(arm=job.arm)}
 
 
-def tune(scale: Scale, size: Size, start: pd.DataFrame | None) -> Tables:
+def tune(scale: Scale, of: Experiment, start: pd.DataFrame | None) -> Tables:
     """Try rates for one arm by the last measurement on further images under one seed; return the table ``tuning``."""
+    size = replace(of.size, device=scale.device)
     tuning = fs.tune(
-        arms(size)[TRIED], {"lr": scale.rates}, started(size, start),
+        arms(size)[TRIED], {"lr": of.rates}, started(size, start),
         lambda seed: validating(populate(size, seed, tuning=True)), training(size), rounds=size.rounds, last=1,
         participation=size.participation, seed=[FIRST_TUNING_SEED + scale.shift], device=size.device, dtype=size.dtype,
         progress=False,
@@ -136,18 +160,25 @@ def tune(scale: Scale, size: Size, start: pd.DataFrame | None) -> Tables:
 
 
 def run(scale: Scale, out: Path) -> Tables:
+    """Run all sizes, one after the other."""
+    found = [_sized(scale, of, out) for of in scale.experiments]
+    names = dict.fromkeys(name for tables in found for name in tables)
+    return {name: pd.concat([some[name] for some in found if name in some], ignore_index=True) for name in names}
+
+
+def _sized(scale: Scale, of: Experiment, out: Path) -> Tables:
     """Train the start, run every arm from it, and try FedAvg at other rates."""
-    size, first = replace(scale.size, device=scale.device), FIRST_SEED + scale.shift
-    tables: Tables = {}
+    size, first = replace(of.size, device=scale.device), FIRST_SEED + scale.shift
+    what, tables = f"resnet18, {size.network}", dict[str, pd.DataFrame]()
     if size.start:
-        tables = run_parts([Part("resnet18-start", size, partial(trained_start, size))], out, "resnet18: start")
+        tables = run_parts([Part(f"{what}-start", size, partial(trained_start, size))], out, f"{what}: start")
     start = tables.pop("start", None)
-    jobs = [Job(size, arm, tuple(range(first, first + scale.seeds))) for arm in scale.arms]
-    parts = [Part(f"resnet18-{job.arm}", job, partial(one_job, job, start)) for job in jobs]
-    tables |= run_parts(parts, out, "resnet18: arms")
-    if len(scale.rates) > 1:
-        tables["tuning"] = tune_arms("resnet18", {TRIED: partial(tune, scale, size, start)}, scale, out)
-    return tables
+    jobs = [Job(size, arm, tuple(range(first, first + of.seeds))) for arm in of.arms]
+    parts = [Part(f"{what}-{job.arm}", job, partial(one_job, job, start)) for job in jobs]
+    tables |= run_parts(parts, out, f"{what}: arms")
+    if of.rates:
+        tables["tuning"] = tune_arms(what, {TRIED: partial(tune, scale, of, start)}, scale, out)
+    return {name: table.assign(network=size.network) for name, table in tables.items()}
 
 
 def evidence(tables: Tables) -> Tables:

@@ -32,7 +32,7 @@ from simulations.studies import tell
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "results" / "resnet18"
 
-SIZE = replace(SCALES["smoke"].size, quantile=0.3)
+SIZE = replace(SCALES["smoke"].experiments[0].size, quantile=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -109,27 +109,27 @@ def test_no_image_belongs_to_two_clients_or_to_training_and_test():
 
 def test_intervals_are_those_of_paired_differences_that_hold_together(monkeypatch):
     tables, record, findings = tell("resnet18", COMMITTED)
-    pairs = record["compared"]["Table 2"]
-    assert [len(pairs) for pairs in record["compared"].values()] == [3, 0]
+    pairs = record["settings"][0]["compared"]["Table 2"]
+    assert len(pairs) == 3
     rows = tables["accuracy"]
-    wide = 100 * rows[rows["metric"] == "accuracy"].pivot(index="seed", columns="arm", values="value")
-    monkeypatch.setattr(numbers, "_COMMON", 1e-12)
+    rows = rows[(rows["network"] == "resnet18") & (rows["metric"] == "accuracy")]
+    wide = 100 * rows.pivot(index="seed", columns="arm", values="value")
+    monkeypatch.setattr(numbers, "_SHARED", {300: 1e-12, 150: 1e-12})
     apart = numbers.findings(tables)
     wider = np.sqrt(1 + 3 * overlap_ratio(60, 300, 30 / 40))  # 30,000 of 40,000 images train under each seed
     for first, second in pairs:
-        difference = wide[first] - wide[second]
-        found = findings[f"accuracy {first} {second}"]
-        assert found.mean == pytest.approx(difference.mean())
-        half, alone = (of[f"accuracy {first} {second}"].high - difference.mean() for of in (findings, apart))
+        difference, key = wide[first] - wide[second], f"resnet18 accuracy {first} {second}"
+        assert findings[key].mean == pytest.approx(difference.mean())
+        half, alone = (of[key].high - difference.mean() for of in (findings, apart))
         assert half / alone == pytest.approx(wider)
         assert alone > 4.30265 * difference.std(ddof=1) / np.sqrt(3), "three hold together"
 
 
 def test_the_papers_summary_is_the_best_mean_of_ten_rounds_in_a_row():
     tables, record, _ = tell("resnet18", COMMITTED)
-    curves = tables["curves"][tables["curves"]["arm"] == "FedPer"].pivot(index="seed", columns="round")["accuracy"]
+    curves = numbers.curves(tables, "resnet18").loc["FedPer"]
     windows = np.lib.stride_tricks.sliding_window_view(curves.to_numpy(), 5, axis=1).mean(2)
-    assert np.allclose(numbers.best(tables, 5)["FedPer"], 100 * windows.max(1))
-    (table,) = record["paper"]
+    assert np.allclose(numbers.best(tables, "resnet18", 5)["FedPer"], windows.max(1))
+    (table,) = record["settings"][0]["paper"]
     assert [row["method"] for row in table["rows"]] == ["FedAvg", "FedPer"]
-    assert table["rows"][1]["ours"].startswith(f"{100 * windows.max(1).mean():.1f} ")
+    assert table["rows"][1]["ours"].startswith(f"{windows.max(1).mean():.1f} ")
