@@ -39,6 +39,8 @@ ARMS = {
     SHARED_MASKED: "FedFac with half of the units, the shared ones replaced by noise at every download",
     PERSONAL_MASKED: "FedFac with half of the units, the personal ones replaced by noise at every download",
 }
+#: The arms without noise, which are meant to learn.
+UNMASKED = tuple(arm for arm in ARMS if arm not in (SHARED_MASKED, PERSONAL_MASKED))
 #: Seed of the training from which all arms start, which no other run has.
 WARM_SEED = 1
 

@@ -17,7 +17,7 @@ from simulations.contract import Finding
 from simulations.effects import Effects, Question
 from simulations.estimates import by_run, mean_of
 from simulations.published import printed
-from simulations.resnet18.cells import ARMS, AVERAGED, CODE, LAYER, PERSONAL_MASKED, RANDOM, SHARED_MASKED
+from simulations.resnet18.cells import ARMS, AVERAGED, CODE, LAYER, PERSONAL_MASKED, RANDOM, SHARED_MASKED, UNMASKED
 from simulations.showing import fixed, rounded
 from simulations.trained import untrained
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 #: The largest difference in accuracy that counts as none, points; and what guessing reaches, per cent.
 MARGIN, CHANCE = 1.0, 10.0
-#: What the share of images that two seeds have in common makes of limits, by the images that a client trains on: of
-#: 40,000 all clients train on 30,000 or 15,000, and they test on 6,000 of 10,000. The larger share is taken for both. At
-#: other scales limits are wider than needed.
+#: What the share of images that two seeds have in common makes of limits, by the images that a client trains on. All
+#: clients train on 30,000 or 15,000 of 40,000 images, and test on 6,000 of 10,000. The larger share is taken for both.
+#: At other scales limits are wider than needed.
 _SHARED = {300: overlap_ratio(60, 300, 30 / 40), 150: overlap_ratio(60, 150, 6 / 10)}
 #: What is compared: words, unit and decimals by metric; of log-loss less is better.
 METRICS = {
@@ -94,7 +94,7 @@ def not_trained(tables: Tables, network: str) -> dict[str, str]:
     """Return why arms are not trained enough to be judged; masked ones are not meant to learn, and never are held."""
     accuracy, share = (by_seed(tables, network, metric) for metric in ("accuracy", "majority_share"))
     gain = gains(tables, network)
-    meant, common = [arm for arm in accuracy if arm not in (SHARED_MASKED, PERSONAL_MASKED)], ("FedAvg", AVERAGED)
+    meant, common = [arm for arm in accuracy if arm in UNMASKED], ("FedAvg", AVERAGED)
     known = gain.fillna(math.inf) if gain.notna().to_numpy().any() else None
     return untrained(accuracy[meant], share[meant], of_all=common, chance=CHANCE, gain=known, margin=MARGIN)
 

@@ -21,7 +21,7 @@ from fedstat.inference import primary_rows
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 from simulations.rates import tried, tune_arms, validating
-from simulations.resnet18.cells import ARMS, AVERAGED, Size, arms, populate, started, trained_start
+from simulations.resnet18.cells import ARMS, AVERAGED, UNMASKED, Size, arms, populate, started, trained_start
 
 ABOUT = About(
     "FedFac with the scripts’ network",
@@ -32,7 +32,7 @@ ABOUT = About(
     times={
         "smoke": "a few seconds",
         "quick": "a minute on two cores",
-        "desk": "with ResNet-18 seven minutes of an H200 beside other runs, with a small network an hour of one core",
+        "desk": "seven minutes of an H200 beside other runs, and half an hour of one core",
         "paper": "half an hour of an H200 (an estimate from the same rounds)",
     },
 )
@@ -79,7 +79,7 @@ _IMAGES = Size(
     "cifar10-jpeg", "resnet18", "stage4.block2.conv2", "tiny-imagenet", clients=100, train=300, held_out=60, rounds=100,
     every=2, last=5, dtype="tf32",
 )  # fmt: skip
-_SMALL = replace(_IMAGES, network="small_cnn", layer="conv2", train=150, rounds=80, dtype="float32")
+_SMALL = replace(_IMAGES, network="small_cnn", layer="conv2", train=150, rounds=60, dtype="float32")
 SCALES = {
     "smoke": Scale(
         (
@@ -104,7 +104,7 @@ SCALES = {
     "desk": Scale(
         (
             Experiment(replace(_IMAGES, rounds=30), ("FedAvg", AVERAGED, "FedPer"), seeds=3),
-            Experiment(_SMALL, tuple(ARMS), seeds=5),
+            Experiment(_SMALL, UNMASKED, seeds=4),
         )
     ),
     "paper": Scale((Experiment(_IMAGES, tuple(ARMS), seeds=3, rates=(3e-4, 1e-3, 3e-3)),)),
