@@ -102,9 +102,8 @@ class Network:
     def constants(self) -> bool:
         """Whether the module has frozen weights or buffers that are no leaves, and so may differ between seeds."""
         tensors = {*dict(self.module.named_parameters()), *dict(self.module.named_buffers())}
-        return bool(
-            tensors.difference(self.weights, self.statistics, self._masks, self._keys)
-        )  # calls set the last two
+        # calls set masks and keys
+        return bool(tensors.difference(self.weights, self.statistics, self._masks, self._keys))
 
     @property
     def device(self) -> torch.device:
