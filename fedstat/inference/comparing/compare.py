@@ -20,13 +20,16 @@ from fedstat.inference.reading.choosing import Estimand
 from fedstat.inference.reading.gathering import Gathered, gather
 from fedstat.inference.reading.opening import read_runs
 from fedstat.inference.reading.sameness import check_across, held_sources, told_design
-from fedstat.inference.reading.scores import Scores, alone
+from fedstat.inference.reading.scores import Scores, alone, still_changing
 
 #: What stands for the choice of a control where nobody chooses.
 AUTO = "auto"
 _UNKNOWN = (
     "How the seeds came about is not known here: the comparison speaks of other runs of the same kind, and of other "
     "clients or data only as far as these changed with the seed."
+)
+_MEMORISED = (
+    "Measured on samples that clients trained on, where memorising them wins: to compare, keep test samples apart."
 )
 _ONE_SEED = "The comparison speaks of this run alone: with one seed a difference may be chance."
 
@@ -157,7 +160,13 @@ def compare(
         simultaneous=simultaneous,
         margin=margin,
         estimand=in_words(found, controls, level, simultaneous, len(pairs), margin),
-        conclusions=conclude(scores, differences[judge], single, aim, above)
+        conclusions=(_MEMORISED,) * (scores.split == "train")
+        + conclude(scores, differences[judge], single, aim, above)
+        + tuple(
+            f"{label} {words}: its mean is not where it ends."
+            for label, words in still_changing(scores).items()
+            if label not in learning
+        )
         + learning_sentence(learning, [*found.configs.values()])
         + collapse_sentence(scores, fallen, level),
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, controls)),

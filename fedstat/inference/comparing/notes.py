@@ -14,7 +14,7 @@ from fedstat.inference.intervals.paired import mean_interval
 from fedstat.inference.intervals.sequential import added_seeds
 from fedstat.inference.reading.formats.tidy import RUN, UNNAMED
 from fedstat.inference.reading.gathering import Gathered, few
-from fedstat.inference.reading.scores import Scores, alone, still_changing
+from fedstat.inference.reading.scores import Scores, alone
 
 #: What a value is, where the format does not say it: of each client, of a run, and of the samples that all have.
 _OF_CLIENTS = "each client's {model} on its {split} samples, mean over clients and {when}"
@@ -88,7 +88,6 @@ def notes_on(found: Gathered, level: float) -> list[str]:
             f"Rounds {scores.averaged[0]} to {scores.averaged[-1]} are all that were evaluated: their mean is one of "
             "learning, not of where the methods end. Run longer, or average fewer rounds (last)."
         )
-    said += [f"{label} {words}: its mean is not where it ends." for label, words in still_changing(scores).items()]
     for config in found.configs.values():
         if (looks := config.get("looks")) and looks[0] > 1:
             said.append(added_seeds(looks, level))

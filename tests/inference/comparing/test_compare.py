@@ -220,17 +220,25 @@ def test_an_absent_client_leaves_its_method_without_a_mean():
     assert "2 of 60 values" in compare([whole, late]).gaps["B"]
 
 
+def test_what_is_measured_on_training_samples_says_so_first():
+    rows = pd.concat([history([0.5, 0.6, 0.4], label) for label in "AB"])
+    kept = compare(rows).conclusions
+    told = compare(rows.assign(split="train")).conclusions
+    assert told == ("Measured on samples that clients trained on, where memorising them wins: to compare, keep test "
+                    "samples apart.", *kept)  # fmt: skip
+
+
 def test_short_runs_say_what_they_average():
     found = compare([history([0.5, 0.6, 0.4], label, rounds=5) for label in "AB"])
     assert "evaluated rounds 1 to 5" in found.estimand
     assert any("Rounds 1 to 5 are all that were evaluated" in note for note in found.notes)
-    assert any(note.startswith("A rose by 20 points") or note.startswith("A rose by 1") for note in found.notes)
+    assert any(note.startswith("A rose by 20 points") or note.startswith("A rose by 1") for note in found.conclusions)
     calm = compare([history([0.5, 0.6, 0.4], label) for label in "AB"])
-    assert not any("rose" in note or "all that were" in note for note in calm.notes)
+    assert not any("rose" in note or "all that were" in note for note in (*calm.conclusions, *calm.notes))
     for slope, said in ((5e-5, False), (5e-4, True)):  # 0.03 points, which no table shows, and 0.3
         one, other = (history([0.5, 0.6, 0.4], label) for label in "AB")
         both = [table.assign(value=table["value"] + slope * table["round"]) for table in (one, other)]
-        assert any("A rose" in note for note in compare(both).notes) == said
+        assert any("A rose" in words for words in compare(both).conclusions) == said
     start = history([0.5, 0.6], "A", rounds=5)
     start["round"] -= 1  # the state before training
     assert "evaluated rounds 1 to 4" in compare([start]).estimand
