@@ -32,7 +32,7 @@ ABOUT = About(
     data=("cifar10",),
     times={
         "smoke": "ten seconds",
-        "quick": "a minute on two cores",
+        "quick": "under a minute on two cores",
         "paper": "ten minutes of one H200 beside another study (an estimate: it took eight without four numbers of "
         "epochs); needs cifar10-jpeg",
     },
@@ -74,7 +74,7 @@ SCALES = {
     "smoke": _scale(
         World("digits", "", "digits", "small_cnn"), Setup(4, 30, 20, rounds=4, last=1, batch=30), (0.03, 0.1), 2
     ),
-    "quick": _scale(_HALVED, Setup(5, 40, 40, rounds=6, last=1, batch=20), (0.03, 0.1), 3),
+    "quick": _scale(_HALVED, Setup(5, 40, 40, rounds=4, last=1, batch=20), (0.03, 0.1), 3),
     "paper": _scale(
         _IMAGES, Setup(10, 300, 100, rounds=40, last=5, batch=100), (0.01, 0.03, 0.1), 5, shift=0,
         ratios=(0.2, 0.6, 1.0), lora_epochs=(0, 1, 2, 3, 4, 5),
