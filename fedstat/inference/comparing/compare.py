@@ -11,7 +11,7 @@ from fedstat.inference.comparing.collapse import collapse_sentence, collapsed
 from fedstat.inference.comparing.comparison import Comparison
 from fedstat.inference.comparing.conclusions import conclude
 from fedstat.inference.comparing.differences import tabulate_above, tabulate_differences, tabulate_methods
-from fedstat.inference.comparing.learning import STILL_LEARNING, learning_sentence, still_learning
+from fedstat.inference.comparing.learning import STILL_LEARNING, changing_sentences, learning_sentence, still_learning
 from fedstat.inference.comparing.notes import against_plan, in_words, notes_on
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.equivalence import check_margin
@@ -20,7 +20,7 @@ from fedstat.inference.reading.choosing import Estimand
 from fedstat.inference.reading.gathering import Gathered, gather
 from fedstat.inference.reading.opening import read_runs
 from fedstat.inference.reading.sameness import check_across, held_sources, told_design
-from fedstat.inference.reading.scores import Scores, alone, still_changing
+from fedstat.inference.reading.scores import Scores, alone
 
 #: What stands for the choice of a control where nobody chooses.
 AUTO = "auto"
@@ -162,11 +162,7 @@ def compare(
         estimand=in_words(found, controls, level, simultaneous, len(pairs), margin),
         conclusions=(_MEMORISED,) * (scores.split == "train")
         + conclude(scores, differences[judge], single, aim, above)
-        + tuple(
-            f"{label} {words}: its mean is not where it ends."
-            for label, words in still_changing(scores).items()
-            if label not in learning
-        )
+        + changing_sentences(scores, learning)
         + learning_sentence(learning, [*found.configs.values()])
         + collapse_sentence(scores, fallen, level),
         notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, controls)),

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fedstat._in_words import attacked
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import mean_interval
-from fedstat.inference.reading.scores import Scores, better
+from fedstat.inference.reading.scores import Scores, better, still_changing
 
 #: The outcome of a pair that is not judged.
 STILL_LEARNING = "still learning"
@@ -67,6 +67,12 @@ def late_gain(curves: np.ndarray, rounds: np.ndarray) -> np.ndarray:
         return np.full(np.shape(curves)[:-1], np.nan)
     x = rounds[late] - rounds[late].mean()
     return length * (curves[..., late] @ x) / (x @ x)
+
+
+def changing_sentences(scores: Scores, but: Collection[str] = ()) -> tuple[str, ...]:
+    """Say which methods, `but` for some, still changed within the rounds that are averaged."""
+    found = still_changing(scores).items()
+    return tuple(f"{label} {words}: its mean is not where it ends." for label, words in found if label not in but)
 
 
 def learning_sentence(learning: Mapping[str, str], configs: Collection[Mapping[str, Any]]) -> tuple[str, ...]:

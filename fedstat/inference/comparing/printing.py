@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedstat._files import write_text
 from fedstat.inference.comparing.conclusions import size
-from fedstat.inference.comparing.learning import STILL_LEARNING
+from fedstat.inference.comparing.learning import STILL_LEARNING, changing_sentences
 from fedstat.inference.comparing.tables import Table, differences_table, joined, limits, percent, summary_table
 from fedstat.inference.formatting import listed
 from fedstat.inference.reading.scores import better
@@ -164,7 +164,7 @@ def latex(comparison: Comparison) -> str:
     if against and differences["low"].notna().any():
         kind = limits(comparison).replace("limits", "intervals")
         notes.append(f"Differences are paired on seeds, with {kind} and p-values adjusted to them.")
-    notes += [*comparison.notes, comparison.generalises]
+    notes += [*changing_sentences(comparison.scores), *comparison.notes, comparison.generalises]
     sides = "l" * len(first) + "r" * (len(head) - len(first))
     return latex_table(f"{said}.", sides, head, rows, notes)
 
