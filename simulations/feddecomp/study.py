@@ -71,7 +71,7 @@ ABOUT = About(
               f"{_SMALL}, in place of CIFAR-100; pre-trained on 1,090 further images and not on ImageNet"),
         Shown("Figure 5", "accuracy over the epochs of the low-rank part", "in part",
               f"{_LARGE_WORDS} (study longer); and {_SMALL}",
-              "on the whole images accuracy is lower with no epoch than with two, with three and four it is not "
+              "on the whole images accuracy is lower with no epoch than with two, with three and more it is not "
               "shown to differ, and one is not judged"),
         Shown("Figure 6", "spread of the clients' shared parts over rounds, alternating and simultaneous", "in part",
               f"{_BOTH}; also with as many epochs of the shared part in both"),
