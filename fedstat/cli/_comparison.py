@@ -33,6 +33,7 @@ _IN_OPTIONS = {
     r"fs\.assess\('([^']*)', '(\w+)'\)": r"`fedstat assess \1 --metric \2`",
     r"fs\.assess takes event='([^']*)' or event='([^']*)'": r"`fedstat assess` takes --event \1 or --event \2",
     r"runs=3": "--runs 3",
+    r"without spread and runs": "without --spread and --runs",
     r"smaller=True": "--smaller",
     r"smaller=False": "without --smaller",
 }

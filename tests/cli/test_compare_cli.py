@@ -164,3 +164,32 @@ def test_a_report_takes_the_options_of_a_comparison(theirs, tmp_path):
     assert "exclude each other" in report(*NAMED, "--control", "FedAvg", "--all-pairs").output
     both = CliRunner().invoke(app, ["report", str(theirs), str(theirs), "--out", str(tmp_path / "r.html"), *NAMED])
     assert "one place twice" in both.output
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Write a table of runs that has no clients, under names of its own."""
+
+    def written(**columns):
+        rows = [(s, m) for m in ("FedAvg", "Mine", "Other") for s in range(6)]
+        table = pd.DataFrame(rows, columns=["seed", "method"])
+        base = 0.7 + 0.03 * (table["method"] == "Mine") + np.random.default_rng(0).normal(0, 0.01, len(table))
+        for name, of in columns.items():
+            table[name] = of(base)
+        table.to_csv(tmp_path / "runs.csv", index=False)
+        return tmp_path / "runs.csv"
+
+    return written
+
+
+@pytest.mark.parametrize("option", [("--runs", 3), ("--spread", "sd")])
+def test_a_file_of_runs_is_no_table_of_a_paper(runs, option):
+    file = runs(accuracy=lambda base: base)
+    refused = compare(file, *option)
+    assert refused.exit_code == 1
+    assert "it holds runs, by column 'seed', and no means: compare it without --spread and" in " ".join(
+        refused.output.split()
+    )
+    assert compare(file).exit_code == 0
+    with pytest.raises(ValueError, match="'seeds' holds no scores"):
+        fs.read_printed("| Method | acc | seeds |\n|---|---|---|\n| A | 0.7 | 3 |", runs=3)

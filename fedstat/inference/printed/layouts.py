@@ -11,6 +11,7 @@ import pandas as pd
 from fedstat.inference.printed.grids import Cell
 from fedstat.inference.printed.heads import SPREADS, check_scores, methods_column, only_data, spread_columns
 from fedstat.inference.printed.values import Value, joined, value
+from fedstat.inference.reading.formats.tables import variant
 
 Methods = Literal["rows", "columns"]
 _NONE = Cell("", 0)
@@ -26,6 +27,8 @@ def crossed_values(head: list[list[Cell]], body: list[list[Cell]], methods: Meth
     heads = [
         _path(cell.text for cell in column) or f"column {j}" for j, column in enumerate(zip(*head, strict=True), 1)
     ]
+    if seeds := [name for name in heads if variant(name) == "seed" and name[-1] not in "sS"]:
+        raise ValueError(f"it holds runs, by column {seeds[0]!r}, and no means: compare it without spread and runs.")
     named = None if methods == "columns" else methods_column(heads)
     labels = max(_labels(body), 0 if named is None else named + 1)
     spreads = spread_columns(heads, labels)
