@@ -193,3 +193,15 @@ def test_a_file_of_runs_is_no_table_of_a_paper(runs, option):
     assert compare(file).exit_code == 0
     with pytest.raises(ValueError, match="'seeds' holds no scores"):
         fs.read_printed("| Method | acc | seeds |\n|---|---|---|\n| A | 0.7 | 3 |", runs=3)
+
+
+@pytest.mark.parametrize("method", ["FedAvg", "Other"])
+def test_an_empty_cell_of_a_run_without_clients_is_an_absent_run(runs, method):
+    file = runs(accuracy=lambda base: base.round(4))
+    table = pd.read_csv(file)
+    gone = (table["method"] == method) & (table["seed"] == 1)
+    table[~gone].to_csv(file, index=False)
+    without = compare(file).output
+    table.assign(accuracy=table["accuracy"].mask(gone)).to_csv(file, index=False)
+    assert compare(file).output == without
+    assert f"1 of 6 runs of {method} (seed 1) is absent or has no value: a pair is compared on" in without

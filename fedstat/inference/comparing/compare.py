@@ -57,7 +57,8 @@ def compare(
     (`fedstat.read_results` says which). A method that ran under other seeds in another result is the same method; one
     that ran later and alone, under the same seeds, is compared by naming both results. What cannot be compared is
     refused: runs on other data or with other participants, by the fingerprints that they carry, and runs that end after
-    other rounds. A client whose value is infinite, NaN or absent leaves its method without a mean, and is counted.
+    other rounds. A client whose value is infinite, NaN or absent leaves its method without a mean, and is counted;
+    where there are no clients, such a value is a run that is absent.
 
     Parameters
     ----------

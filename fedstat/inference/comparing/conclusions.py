@@ -11,6 +11,7 @@ import pandas as pd
 from fedstat.inference.formatting import first_of, interval, listed, p_value
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.intervals.shape import HELD
+from fedstat.inference.reading.formats.tidy import RUN
 from fedstat.inference.reading.scores import Scores, better
 
 #: Above so many methods pairs are counted rather than named.
@@ -227,7 +228,8 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
         for label, seeds in gone.items()
     )
     one = sum(map(len, gone.values())) == 1
-    yield f"{listed(each)} {'is' if one else 'are'} absent: a pair is compared on the seeds that both have."
+    lack = f"{'is' if one else 'are'} absent" + f" or {'has' if one else 'have'} no value" * (scores.clients == (RUN,))
+    yield f"{listed(each)} {lack}: a pair is compared on the seeds that both have."
     means, direction = scores.by_seed(), better(scores.metric)
     touched = rows[rows["method"].isin(gone) | rows["against"].isin(gone)] if len(rows) else rows
     if not direction and len(touched):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedstat.inference.reading.formats.tidy import RUN
 from fedstat.inference.reading.reduction import Reduced
 from fedstat.inference.reading.scores import Scores
 
@@ -46,6 +47,10 @@ def joined(
     due = counts.max(axis=2) if windows is None else np.broadcast_to(counts.max(axis=(0, 2)), shape)
     absent = np.where(ran[..., None] & there, due[..., None] - counts, 0)
     values = np.where(absent > 0, np.nan, values)
+    if clients == [RUN]:  # a run without its one number is no run, unless its method has none
+        gone = ran & ~np.isfinite(values[..., 0]) & np.isfinite(values).any(axis=(1, 2))[:, None]
+        ran, wrong, absent = ran & ~gone, np.where(gone, 0, wrong), np.where(gone[..., None], 0, absent)
+        values[gone], curves[gone] = np.nan, np.nan
     missing = dict[str, str]()
     for m, label in enumerate(methods):
         counted = {"infinite or NaN": wrong[m].sum(), "absent": absent[m].sum()}
