@@ -42,8 +42,7 @@ def compare(
         typer.Option(help="Where the methods are: rows or columns.", show_default="rows", rich_help_panel=_PRINTED),
     ] = None,
     smaller: Annotated[
-        bool,
-        typer.Option("--smaller", help="Smaller values are better in all columns without ↑.", rich_help_panel=_PRINTED),
+        bool, typer.Option("--smaller", help="Smaller values are better, in tables of papers in all columns without ↑.")
     ] = False,
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="Which table of the file.", rich_help_panel=_PRINTED)
@@ -94,7 +93,7 @@ def compare(
     results = {str(file): read_results(file, columns=columns) if columns else file for file in files}
     if len(results) < len(files):
         raise ValueError("one file is named twice; name each once.")
-    found = compared(results, plan=None if plan is None else AnalysisPlan.read(plan), **how)
+    found = compared(results, plan=None if plan is None else AnalysisPlan.read(plan), smaller=smaller, **how)
     if plot is not None:
         import matplotlib.pyplot as plt
 

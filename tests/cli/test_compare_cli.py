@@ -205,3 +205,16 @@ def test_an_empty_cell_of_a_run_without_clients_is_an_absent_run(runs, method):
     table.assign(accuracy=table["accuracy"].mask(gone)).to_csv(file, index=False)
     assert compare(file).output == without
     assert f"1 of 6 runs of {method} (seed 1) is absent or has no value: a pair is compared on" in without
+
+
+def test_smaller_says_that_less_is_better_of_any_metric(runs):
+    wer = compare(runs(WER=lambda base: base), "--value", "WER", "--metric", "WER").output
+    assert re.match(r"Mine \(by .*\) is worse than FedAvg", wer)
+    named = ("--value", "TER", "--metric", "TER")
+    file = runs(TER=lambda base: base)
+    assert "is above FedAvg" in compare(file, *named).output
+    assert compare(file, *named, "--smaller").output == wer.replace("WER", "TER")
+    file = runs(accuracy=lambda base: base)
+    assert "is better than FedAvg" in compare(file).output
+    assert "is worse than FedAvg" in compare(file, "--smaller").output
+    assert fs.compare(str(file), smaller=True).to_latex().count(r"\textbf") == 1

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fedstat.inference.formatting import listed
 from fedstat.inference.proportion import clopper_pearson
-from fedstat.inference.reading.scores import Scores, better
+from fedstat.inference.reading.scores import Scores
 
 #: A collapsed run lies so many usual distances below its method's median run, and has lost this share of its value.
 _APART, _LOST = 10, 0.25
@@ -22,7 +22,7 @@ def collapsed(scores: Scores, majority: Scores | None = None) -> np.ndarray | No
     method or over those of all methods, so that a noisy method does not collapse by chance. Of an even number of runs
     the median run is the better one in the middle; a collapse of half of a method's runs or more is not found.
     """
-    direction = better(scores.metric)
+    direction = scores.direction
     if not direction or len(scores.seeds) < 2:
         return None
     worth = direction * scores.by_seed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -50,6 +51,7 @@ def compare(
     across: str | Sequence[str] = (),
     design: Design | None = None,
     plan: AnalysisPlan | None = None,
+    smaller: bool = False,
 ) -> Comparison:
     """Compare methods, paired on seeds, and say what may be concluded.
 
@@ -105,6 +107,8 @@ def compare(
         What was planned beforehand; by default the runs' own plan. It gives metric, control, estimand, last, split,
         level and margin where these arguments are left out. The notes tell whether the runs began with it, and what
         came after.
+    smaller : bool
+        Whether smaller values are better; by default as the metric's name says, where it is known.
 
     Raises
     ------
@@ -128,7 +132,7 @@ def compare(
     if not isinstance(design, Design | None):
         raise ValueError(f"design must be a fedstat.inference.Design, got {design!r}.")
     found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
-    scores, level = found.scores, check_level(chosen["level"])
+    scores, level = replace(found.scores, smaller=smaller), check_level(chosen["level"])
     margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
     controls = _controls(scores, control, plan, chosen["control"])
     several = len(controls) > 1

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedstat.inference.comparing import drawing, printing
 from fedstat.inference.intervals.design import Design
-from fedstat.inference.reading.scores import Scores, better
+from fedstat.inference.reading.scores import Scores
 from fedstat.inference.settings import ranks
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Comparison:
             )
         of = stats.t(*(rows[name].astype(float) for name in ("df", "difference", "se")))
         above, below = of.sf(margin), of.cdf(-margin)
-        direction = better(self.scores.metric)
+        direction = self.scores.direction
         first, last = ("better", "worse") if direction else ("above", "below")
         found = {first: below if direction < 0 else above, "equivalent": 1 - above - below}
         return pd.DataFrame(found | {last: above if direction < 0 else below}, index=rows.index)
@@ -234,7 +234,7 @@ class Comparison:
         """Draw mean ranks over seeds, and join the methods that cannot be told apart."""
         scores = self.scores
         table = pd.DataFrame(scores.by_seed().T, index=list(scores.seeds), columns=list(scores.methods))
-        return drawing.draw_ranks(ranks(table, smaller=better(scores.metric) < 0, level=self.level), ax)
+        return drawing.draw_ranks(ranks(table, smaller=scores.direction < 0, level=self.level), ax)
 
     def to_latex(self) -> str:
         """Return the table for LaTeX, with booktabs; the best method and those equivalent to it are marked by rule."""

@@ -12,7 +12,7 @@ from fedstat.inference.formatting import first_of, interval, listed, p_value
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.intervals.shape import HELD
 from fedstat.inference.reading.formats.tidy import RUN
-from fedstat.inference.reading.scores import Scores, better
+from fedstat.inference.reading.scores import Scores
 
 #: Above so many methods pairs are counted rather than named.
 _NAMED = 6
@@ -76,7 +76,7 @@ def size(value: float, scores: Scores, digits: int = 4) -> str:
 def _words(scores: Scores) -> tuple[str, str]:
     """Return the words for a positive and for a negative difference."""
     return {1: ("better than", "worse than"), -1: ("worse than", "better than"), 0: ("above", "below")}[
-        better(scores.metric)
+        scores.direction
     ]
 
 
@@ -154,7 +154,7 @@ def _against(scores: Scores, rows: pd.DataFrame, control: str, margin: float | N
 def _above(scores: Scores, rows: pd.DataFrame, above: pd.DataFrame, margin: float | None) -> Iterable[str]:
     """Say which methods are better than all of several controls, and how each compares with each control."""
     controls = list(dict.fromkeys(rows["against"]))
-    two, known = len(controls) == 2, better(scores.metric) != 0
+    two, known = len(controls) == 2, scores.direction != 0
     than = f"{'better than' if known else 'above'} {'both' if two else 'all of'} {listed(controls)}"
     over = f" over the {('better' if two else 'best') if known else ('larger' if two else 'largest')} of them"
     best, rest = above[above["better"]], above[~above["better"] & above["p"].notna()]
@@ -230,7 +230,7 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
     one = sum(map(len, gone.values())) == 1
     lack = f"{'is' if one else 'are'} absent" + f" or {'has' if one else 'have'} no value" * (scores.clients == (RUN,))
     yield f"{listed(each)} {lack}: a pair is compared on the seeds that both have."
-    means, direction = scores.by_seed(), better(scores.metric)
+    means, direction = scores.by_seed(), scores.direction
     touched = rows[rows["method"].isin(gone) | rows["against"].isin(gone)] if len(rows) else rows
     if not direction and len(touched):
         yield f"What their failure would mean is not said, as it is not known which way {scores.metric} is worse."
@@ -298,5 +298,5 @@ def _no_spread(rows: pd.DataFrame) -> Iterable[str]:
 def _ranked(scores: Scores) -> Sequence[str]:
     """Return the labels of methods that have a mean, the best first."""
     means = np.array([np.nanmean(row) if np.isfinite(row).any() else np.nan for row in scores.by_seed()])
-    order = np.argsort(-means * (better(scores.metric) or 1), kind="stable")
+    order = np.argsort(-means * (scores.direction or 1), kind="stable")
     return [scores.methods[i] for i in order if np.isfinite(means[i])]

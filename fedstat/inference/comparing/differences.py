@@ -17,7 +17,7 @@ from fedstat.inference.intervals.paired import holm, sign_flip_test
 from fedstat.inference.intervals.planning import Goal, detectable_shift
 from fedstat.inference.intervals.planning import plan as seeds_for
 from fedstat.inference.intervals.skewed import MIN_SEEDS
-from fedstat.inference.reading.scores import POSITIVE, Scores, better
+from fedstat.inference.reading.scores import POSITIVE, Scores
 
 #: The power at which differences count as found.
 POWER = 0.8
@@ -27,7 +27,7 @@ def tabulate_methods(
     scores: Scores, design: Design, level: float, fallen: np.ndarray | None, skewed: bool
 ) -> pd.DataFrame:
     """Tabulate the methods, each by itself, with the limits that the design gives its difference to zero."""
-    positive = scores.metric in POSITIVE and not (scores.values < 0).any()
+    positive = scores.metric.lower() in POSITIVE and not (scores.values < 0).any()
     lowest, highest = (0.0, 1.0) if scores.of_shares else (0.0 if positive else -np.inf, np.inf)
     values = np.append(scores.values, np.zeros_like(scores.values[:1]), axis=0)
     values[[i for i, label in enumerate(scores.methods) if label in scores.missing]] = np.nan
@@ -115,7 +115,7 @@ def tabulate_above(
     and is adjusted (Holm) for the number of methods, but not with the rule "none". `differences` are in the order of
     `pairs`, and `settings` are arguments of `fedstat.inference.simultaneous`: design, moderated and rule.
     """
-    sign = better(scores.metric) or 1
+    sign = scores.direction or 1
     methods = list(dict.fromkeys(i for i, _ in pairs))
     adjusted = settings["rule"] != "none"
     # a lower limit at this level is that of one method's one-sided test

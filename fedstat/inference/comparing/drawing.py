@@ -65,7 +65,7 @@ def forest(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax.set_ylim(-0.8, len(rows) - 0.2)
     against = f" to {_name(comparison.control)}" if comparison.control is not None else ""
     some = f"the {_ROWS} largest of {total} differences" if total > _ROWS else "difference"
-    side = {1: "right", -1: "left", 0: ""}[better(comparison.scores.metric)]
+    side = {1: "right", -1: "left", 0: ""}[comparison.scores.direction]
     good = f"; better at the {side}" if comparison.control is not None else f"; {side}: first is better"
     said = (f"{some}{against} in {_unit(comparison.scores, points=True)}", limits(comparison) + good * bool(side))
     ax.set_xlabel("\n".join(fill(words, 48) for words in said))
@@ -139,13 +139,13 @@ def clients(
     scores = comparison.scores
     first, second = two_methods(comparison, method, against)
     gains, noise, new = client_gains(scores, first, second)
-    sign = better(scores.metric) or 1
+    sign = scores.direction or 1
     factor = 100 if scores.of_shares else 1
     order = np.argsort(gains, kind="stable")
     gains, places = factor * gains[order], np.arange(1, len(gains) + 1)
     ax = new_axes(ax, 3.0)
     width, edge = (0.8, 0.5) if len(gains) <= 200 else (1.0, 0.0)
-    known = better(scores.metric)
+    known = scores.direction
     for of, word, face, hatch in (
         (sign * gains > 0, "better on average" if known else "more", "0.3", ""),
         (sign * gains < 0, "worse on average" if known else "less", "white", "////"),
@@ -366,7 +366,7 @@ def _styled(comparison: Comparison) -> list[int]:
 
 def _best_first(comparison: Comparison) -> list[int]:
     """Return the methods by their means; those without one are last."""
-    means = comparison.summary["mean"].to_numpy(float) * (better(comparison.scores.metric) or 1)
+    means = comparison.summary["mean"].to_numpy(float) * (comparison.scores.direction or 1)
     return np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable").tolist()
 
 

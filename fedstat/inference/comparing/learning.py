@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fedstat._in_words import attacked
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import mean_interval
-from fedstat.inference.reading.scores import Scores, better, still_changing
+from fedstat.inference.reading.scores import Scores, still_changing
 
 #: The outcome of a pair that is not judged.
 STILL_LEARNING = "still learning"
@@ -33,14 +33,14 @@ def still_learning(scores: Scores, share: Scores | None, level: float, aim: floa
     own = None if share is None else share.by_seed()
     found = {}
     for m, label in enumerate(scores.methods):
-        gain = better(scores.metric) * gains[m, np.isfinite(gains[m])]
+        gain = scores.direction * gains[m, np.isfinite(gains[m])]
         known = np.isfinite(values[m]) if own is None else np.isfinite(values[m] + own[m])
         if own is not None and scores.models[m] == "personal" and known.any():
             reached, usual = (100 * float(of[m, known].mean()) for of in (values, own))
             if reached <= usual:
                 found[label] = f"accuracy {reached:.1f}%, each client's most frequent class {usual:.1f}%"
         if aim is not None and (rise := rising(gain, each, aim)):
-            verb = "rises" if better(scores.metric) > 0 else "falls"
+            verb = "rises" if scores.direction > 0 else "falls"
             by = interval((factor * value for value in rise), 1 if unit else 3, unit)
             found[label] = f"{scores.metric} still {verb}: by {by} over the last fifth of the rounds"
     return found

@@ -16,7 +16,6 @@ from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.learning import STILL_LEARNING, changing_sentences
 from fedstat.inference.comparing.tables import Table, differences_table, joined, limits, percent, summary_table
 from fedstat.inference.formatting import listed
-from fedstat.inference.reading.scores import better
 
 if TYPE_CHECKING:
     from fedstat.inference.comparing.comparison import Comparison
@@ -208,7 +207,7 @@ _MARKS = {
 
 def _marks(comparison: Comparison) -> tuple[dict[str, str], str]:
     """Return how the mean of each marked method is set, by its label, and the rule in words."""
-    means, direction = comparison.summary["mean"].dropna(), better(comparison.scores.metric)
+    means, direction = comparison.summary["mean"].dropna(), comparison.scores.direction
     if not direction or not len(means):
         return {}, "No method is marked as the best" + ("" if direction else ", since more or less may be better") + "."
     ran = comparison.scores.ran[[label in means.index for label in comparison.scores.methods]]

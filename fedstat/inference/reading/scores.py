@@ -36,7 +36,7 @@ def usual_metric(metrics: Sequence[str]) -> str | None:
 
 def better(metric: str) -> int:
     """Return 1 if more of a metric is better, -1 if less is, and 0 if that is not known."""
-    return -1 if metric in LOSSES else int(metric in _GAINS)
+    return -1 if metric.lower() in LOSSES else int(metric.lower() in _GAINS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,8 @@ class Scores:
         Methods of which values are missing, with their number in words.
     spent : ndarray, shape (M, S, T), or None
         The bytes that all clients had sent and received after each evaluated round, where that is known.
+    smaller : bool
+        Whether it is said that less of the metric is better.
     """
 
     metric: str
@@ -88,6 +90,12 @@ class Scores:
     averaged: tuple[int, ...]
     missing: Mapping[str, str]
     spent: np.ndarray | None = None
+    smaller: bool = False
+
+    @property
+    def direction(self) -> int:
+        """1 if more of the metric is better, -1 if less is, and 0 if that is not known."""
+        return -1 if self.smaller else better(self.metric)
 
     @property
     def of_shares(self) -> bool:
