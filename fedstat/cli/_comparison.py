@@ -94,7 +94,7 @@ def asked(
     columns = {name: ours for ours, name in zip(_COLUMNS, theirs, strict=True) if name is not None}
     if value is not None and metric is not None:
         columns[value] = metric
-        metric = metric.removesuffix("%").rstrip()
+        metric = re.sub(r"(?<=\S)\s*(?:%|\(%\))$", "", metric)
     return {
         "columns": columns,
         "metric": metric,

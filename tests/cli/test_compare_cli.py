@@ -218,3 +218,16 @@ def test_smaller_says_that_less_is_better_of_any_metric(runs):
     assert "is better than FedAvg" in compare(file).output
     assert "is worse than FedAvg" in compare(file, "--smaller").output
     assert fs.compare(str(file), smaller=True).to_latex().count(r"\textbf") == 1
+
+
+@pytest.mark.parametrize("name", ["F1 %", "F1 (%)", "F1%"])
+def test_percent_in_a_name_is_told_and_shares_are_not_divided_again(runs, name):
+    named = ("--value", name, "--metric", name)
+    plain = compare(runs(F1=lambda base: base), "--value", "F1", "--metric", "F1").output.split("note:")[0]
+    file = runs(**{name: lambda base: 100 * base})
+    divided = compare(file, *named).output
+    assert divided.split("note:")[0] == plain
+    assert f"column '{name}' is divided by 100, being in percent" in " ".join(divided.split())
+    shares = compare(runs(**{name: lambda base: base}), *named).output
+    assert shares.split("note:")[0] == plain
+    assert f"column '{name}' lies in [0, 1] and is read as shares, not in percent" in " ".join(shares.split())

@@ -119,7 +119,8 @@ def read_results(
         From the file's columns to fedstat's, such as ``{"algo": "method", "run": "seed", "acc": "accuracy"}``; to
         None for a column to leave out. The columns method, seed and one of values must exist: one that is named as a
         metric (accuracy, log_loss, auc, mse, f1, ...), or mapped to one, or ``value``. Several columns of metrics
-        become rows. ``"accuracy %"`` says that a column is in percent. Without them it is assumed that there is one
+        become rows. ``"accuracy %"`` says that a column is in percent, as does a name of its own
+        such as ``"accuracy (%)"``, unless all its values lie in [0, 1]. Without them it is assumed that there is one
         round (called 0), one number for each run (client -1), that the estimand is "not named", and the split "test".
     metric : str, optional
         The only metric to read; also the name of what a column ``value`` holds.

@@ -43,6 +43,7 @@ _WORDS = {
     "estimand": f"the model measured is {UNNAMED}",
     "split": "values are of test samples",
 }
+_PERCENT = re.compile(r"(?<=\S)\s*(?:%|\(%\))$")
 _CODED = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -201,8 +202,8 @@ def open_table(
         raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
     mapping = _mapping(path, columns or {}, names)
     told = {name: of for name in names if (of := mapping.get(name, name)) is not None}
-    percent = {name for name, of in told.items() if of.endswith(" %")}
-    ours = {name: of.removesuffix(" %") for name, of in told.items()}
+    ours = {name: _PERCENT.sub("", of) for name, of in told.items()}
+    percent = {name for name, of in told.items() if ours[name] != of}
     for target in {*ours.values()}:
         same = [name for name, of in ours.items() if of == target]
         if len(same) > 1:
@@ -254,12 +255,26 @@ def open_table(
         path, found, values, dict(given), only, frozenset(percent), tuple(notes), unread, delimiter, tuple(names),
         frame=frame,
     )  # fmt: skip
+    table = _with_percent(table, {name for name in values if mapping.get(name, name) != name})
     if "client" not in found:
         return table
     first = next(table._batches([found["client"]])).column(0).slice(0, 1000)
     if pa.types.is_dictionary(first.type):
         first = first.cast(first.type.value_type)
     return replace(table, named=not _fits(first, pa.float64()))
+
+
+def _with_percent(table: Table, sure: set[str]) -> Table:
+    """Note which columns are in percent; only `sure` ones may be so if all their values lie in [0, 1], as shares do."""
+    notes, shares = [], set[str]()
+    for name in [name for name in table.values if name in table.percent]:
+        column = table._column(next(table._batches([name])), "value", name, 0)
+        known = column.filter(pc.is_finite(column))
+        if name not in sure and pc.all(pc.and_(pc.greater_equal(known, 0.0), pc.less_equal(known, 1.0))).as_py():
+            shares.add(name)
+        how = "lies in [0, 1] and is read as shares, not" if name in shares else "is divided by 100, being"
+        notes.append(f"column {name!r} {how} in percent")
+    return replace(table, percent=table.percent - shares, notes=(*table.notes, *notes))
 
 
 def _mapping(path: Path, columns: Mapping[str, str | None], names: Sequence[str]) -> dict[str, str | None]:
