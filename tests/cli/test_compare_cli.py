@@ -231,3 +231,15 @@ def test_percent_in_a_name_is_told_and_shares_are_not_divided_again(runs, name):
     shares = compare(runs(**{name: lambda base: base}), *named).output
     assert shares.split("note:")[0] == plain
     assert f"column '{name}' lies in [0, 1] and is read as shares, not in percent" in " ".join(shares.split())
+
+
+def test_a_table_for_a_paper_has_no_notes_on_the_columns_of_a_file(runs, tmp_path):
+    file = runs(accuracy=lambda base: 100 * base, n=lambda base: 10)
+    done = compare(file, "--out", tmp_path / "x.tex")
+    assert done.exit_code == 0, done.output
+    told = compare(file).output
+    assert "no column round" in told
+    assert "columns not read: n" in told
+    written = (tmp_path / "x.tex").read_text()
+    assert "column" not in written
+    assert "divided by 100" in written

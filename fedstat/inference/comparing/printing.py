@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _WIDTH, _LABEL = 120, 40
 #: Rows of differences that are printed; the others are counted.
 _ROWS = 30
+#: Notes on how a file was read, which are not for the readers of a paper.
+_OF_FILE = re.compile(r": (?:no column \w+|columns not read): ")
 
 
 def text(comparison: Comparison) -> str:
@@ -163,7 +165,9 @@ def latex(comparison: Comparison) -> str:
     if against and differences["low"].notna().any():
         kind = limits(comparison).replace("limits", "intervals")
         notes.append(f"Differences are paired on seeds, with {kind} and p-values adjusted to them.")
-    notes += [*changing_sentences(comparison.scores), *comparison.notes, comparison.generalises]
+    notes += changing_sentences(comparison.scores)
+    notes += [note for note in comparison.notes if not _OF_FILE.search(note)]
+    notes.append(comparison.generalises)
     sides = "l" * len(first) + "r" * (len(head) - len(first))
     return latex_table(f"{said}.", sides, head, rows, notes)
 
