@@ -243,3 +243,14 @@ def test_a_table_for_a_paper_has_no_notes_on_the_columns_of_a_file(runs, tmp_pat
     written = (tmp_path / "x.tex").read_text()
     assert "column" not in written
     assert "divided by 100" in written
+
+
+def test_repeated_rows_name_the_column_that_tells_them_apart(runs):
+    file = runs(accuracy=lambda base: base, n=lambda base: 10)
+    table = pd.read_csv(file)
+    pd.concat([table.assign(dataset="A"), table.assign(dataset="B")]).to_csv(file, index=False)
+    said = " ".join(compare(file).output.split())
+    assert "18 of 36 rows repeat" in said
+    assert "; keep one value of dataset, and compare different settings each on their own." in said
+    pd.concat([table, table]).to_csv(file, index=False)
+    assert "; leave repeated rows out, and" in " ".join(compare(file).output.split())

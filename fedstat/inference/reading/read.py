@@ -25,7 +25,7 @@ from fedstat.inference.reading.formats import (
 )
 from fedstat.inference.reading.formats.json_lines import LINES, first_keys, frame, records
 from fedstat.inference.reading.formats.runs import first_line
-from fedstat.inference.reading.formats.tables import header, in_memory, is_parquet, open_table
+from fedstat.inference.reading.formats.tables import Table, header, in_memory, is_parquet, open_table
 from fedstat.inference.reading.formats.tidy import RUN, Content, as_shares, refuse_repeats, typed, whole
 from fedstat.inference.reading.reduction import survey
 
@@ -200,6 +200,11 @@ class Opened:
         keys = ("metric", "split", "round")
         tables = (part.batches for part in self.parts)
         return survey(batch for of in tables for batch in (of.batches(keys) if hasattr(of, "batches") else of))
+
+    def apart(self) -> list[str]:
+        """Return the columns not read that tell rows apart which repeat."""
+        tables = (part.batches for part in self.parts if isinstance(part.batches, Table))
+        return list(dict.fromkeys(name for table in tables for name in table.apart()))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows, in batches."""

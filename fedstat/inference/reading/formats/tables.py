@@ -83,6 +83,13 @@ class Table:
             yield from self._tidy(batch, done, wanted)
             done += batch.num_rows
 
+    def apart(self) -> list[str]:
+        """Return the column not read that tells apart rows which repeat, that of the fewest values; or none."""
+        keys = [*self.found.values()]
+        rows = next(self._batches([*keys, *self.unread])).to_pandas()
+        found = [name for name in self.unread if not rows.duplicated([*keys, name]).any()]
+        return sorted(found, key=lambda name: rows[name].nunique())[:1] if rows.duplicated(keys).any() else []
+
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         columns = list(dict.fromkeys(columns))
         try:
