@@ -49,8 +49,9 @@ class Analysis:
 
     @property
     def loadings(self) -> np.ndarray | Rotation:
-        """The loadings, rotated if that was asked for."""
-        return self.fit.loadings_ if self.rotation is None else self.rotation
+        """The loadings of the columns that vary, rotated if that was asked for."""
+        turned, varies = self.rotation, self.varies
+        return self.fit.loadings_[varies] if turned is None else replace(turned, loadings=turned.loadings[varies])
 
     def names(self, columns: np.ndarray) -> list[str]:
         """Return the names of the columns at these positions."""
@@ -64,7 +65,7 @@ def as_text(title: str, found: Analysis) -> str:
     from fedstat.factor import ledermann_bound
     from fedstat.factor.table import loading_table
 
-    fit, table, m = found.fit, found.table, found.fit.n_factors_
+    fit, table, varies, m = found.fit, found.table, found.varies, found.fit.n_factors_
     n, p = table.values.shape
     columns = f"{p} columns ({table.names[0]} to {table.names[-1]})"
     if found.kind == "correlation":
@@ -85,7 +86,9 @@ def as_text(title: str, found: Analysis) -> str:
         lines.append(f"left out: {counted(table.left_out, 'row')} in which a value is missing")
     if len(fit.constant_):
         verb = "does" if len(fit.constant_) == 1 else "do"
-        lines.append(f"left out: {first_of(found.names(fit.constant_))}, which {verb} not vary")
+        units = "units" if found.kind == "weights" else "columns"
+        constant = first_of(found.names(fit.constant_))
+        lines.append(f"left out: {constant}, which {verb} not vary; {len(varies)} {units} are analysed")
 
     lines += ["", "How many factors?", *(f"  {rule}" for rule in found.rules)]
     lines.append(f"  Ledermann bound: at most {ledermann_bound(len(fit.correlation_))} can be identified")
@@ -99,11 +102,12 @@ def as_text(title: str, found: Analysis) -> str:
     lines += ["", f"Principal axes, {counted(m, 'factor')}: {state} in {steps}, {identified}"]
     if len(fit.heywood_):
         lines.append(f"Heywood cases, with communality 1: {first_of(found.names(fit.heywood_))}")
+    communalities = fit.communalities_[varies]
     if m <= _WIDE:
-        rows = None if p <= _LONG else _LONG // m
-        lines += ["", loading_table(found.loadings, table.names, communalities=fit.communalities_, per_factor=rows)]
+        rows, names = None if len(varies) <= _LONG else _LONG // m, found.names(varies)
+        lines += ["", loading_table(found.loadings, names, communalities=communalities, per_factor=rows)]
     else:
-        least, *quartiles, most = np.quantile(fit.communalities_, [0, 0.25, 0.5, 0.75, 1])
+        least, *quartiles, most = np.quantile(communalities, [0, 0.25, 0.5, 0.75, 1])
         between = ", ".join(f"{q:.2f}" for q in quartiles)
         lines.append(f"Communalities from {least:.2f} to {most:.2f}, quartiles {between}")
         lines.append(f"{m} columns of loadings are too wide to print; --json has them")
@@ -145,9 +149,7 @@ def _scales(found: Analysis) -> list[str]:
 def _reliability(found: Analysis) -> pd.DataFrame:
     from fedstat.factor import reliability
 
-    turned, varies = found.rotation, found.varies
-    of = found.fit.loadings_[varies] if turned is None else replace(turned, loadings=turned.loadings[varies])
-    return reliability(found.fit.correlation_, of)
+    return reliability(found.fit.correlation_, found.loadings)
 
 
 def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]:

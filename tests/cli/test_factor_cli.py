@@ -131,7 +131,11 @@ def test_a_table(people):
     printed = factor(path, "--missing", "listwise", "--factors", 2).stdout
     assert "198 rows, 7 columns (a to fixed)" in printed
     assert "left out: 2 rows in" in printed
-    assert "left out: fixed, which does not vary" in printed
+    assert "left out: fixed, which does not vary; 6 columns are analysed" in printed
+    assert "\nfixed" not in printed
+    shares = np.square(fit.loadings_).sum(axis=0) / 6  # of the variance of the columns that vary
+    np.testing.assert_allclose(done["explained_variance"]["Proportion Var"], shares)
+    assert "Proportion Var        " + " ".join(f"{share:.2f}" for share in shares) in printed
     assert "first column was read as row names" in printed
     smaller = found(path, "--missing", "listwise", "--factors", 1, "--without", "fixed", "--without", "f")
     assert smaller["columns"] == list("abcde")
