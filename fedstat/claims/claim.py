@@ -39,6 +39,9 @@ class ClaimError(ValueError):
     EX-01: its mutant 'n^2 made n^3' came out holds-on-cases, it must be refuted: true for all 96 numbers.
     """
 
+    #: Judgements of the other claims, where `judge_all` was asked for several.
+    judged: Sequence[Judgement] = ()
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -316,7 +319,8 @@ def _can_fail_and_pass(judgement: Judgement) -> None:
         )
     if judgement.verdict == "refuted" and not claim.controls:
         needed = "add @NAME.control(...), a case in which the check must come out favourable"
-        raise fault(claim, f"it came out {judgement.verdict} and has no control; {needed}")
+        found = judgement.main.counterexample or judgement.main.summary.rstrip(".")
+        raise fault(claim, f"it came out refuted and has no control; {needed}. What refutes it: {found}")
 
 
 def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -> dict[str, Evidence]:

@@ -36,7 +36,8 @@ def judge_all(
     Raises
     ------
     ClaimError
-        If the claims cannot be read, one of `ids` is unknown, or one cannot be judged.
+        If the claims cannot be read, one of `ids` is unknown, or one cannot be judged. Unless a check raised, its
+        `judged` holds the judgements of the other claims.
 
     Examples
     --------
@@ -64,17 +65,29 @@ def judge_all(
     file = Path(path).absolute()  # workers may stand elsewhere
     jobs = [partial(_judged, file, name, studies and studies.absolute(), cases) for name in chosen]
     found = run_jobs("claims", jobs, few=_FEW)
-    return [Judgement(claims[name], *checks) for name, checks in zip(chosen, found, strict=True)]
+    faults = [str(one) for one in found if isinstance(one, ClaimError)]
+    each = zip(chosen, found, strict=True)
+    judged = [Judgement(claims[name], *one) for name, one in each if not isinstance(one, ClaimError)]
+    if faults:
+        error = ClaimError("\n".join(faults))
+        error.judged = judged
+        raise error
+    return judged
 
 
 #: Evidence of readings, conditions, mutants and controls, by their names.
 Found = tuple[dict[str, Evidence], ...]
 
 
-def _judged(path: str | Path, name: str, studies: Path | None, cases: int | None) -> Found:
-    """Return what a judgement holds beside the claim; claims themselves do not travel between processes."""
-    with searching(cases):
-        judgement = judge(_claims(path)[name], Studies(studies))
+def _judged(path: str | Path, name: str, studies: Path | None, cases: int | None) -> Found | ClaimError:
+    """Return what a judgement holds beside the claim, which cannot travel between processes, or what it lacks."""
+    try:
+        with searching(cases):
+            judgement = judge(_claims(path)[name], Studies(studies))
+    except ClaimError as error:
+        if error.__cause__ is not None:  # a check raised
+            raise
+        return error
     return judgement.evidence, judgement.conditions, judgement.mutants, judgement.controls
 
 

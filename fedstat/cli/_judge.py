@@ -46,22 +46,26 @@ def judge(
     from fedstat.claims import ClaimError, as_object, explain, judge_all, read_claims, remark, table
     from fedstat.claims.citation import source
 
+    unjudged = None
     try:
         with plain_warnings(), workers(executor):
             judgements = judge_all(path, ids or (), studies=results, cases=cases)
     except ClaimError as error:
-        if "no folder of tables was given" not in str(error):
+        if "no folder of tables was given" in str(error):
+            line = shlex.join(["fedstat", "judge", str(path), *(ids or ()), "--results", "reports/results"])
+            raise ClaimError(f"{error} A checkout of the sources has one: `{line}`.") from None
+        if not error.judged:
             raise
-        line = shlex.join(["fedstat", "judge", str(path), *(ids or ()), "--results", "reports/results"])
-        raise ClaimError(f"{error} A checkout of the sources has one: `{line}`.") from None
+        unjudged, judgements = error, [*error.judged]
+    claims = read_claims(path)
     if as_json:
         entries = [as_object(j) | {"words": j.claim.words, "source": source(j.claim)} for j in judgements]
         typer.echo(json.dumps(entries, indent=2, ensure_ascii=False))
-        return
-    claims = read_claims(path)
-    if as_latex:
+    elif as_latex:
         typer.echo("\n\n".join(remark(j, claims) for j in judgements))
-        return
-    typer.echo(table(judgements))
-    for judgement in judgements if ids else ():
-        typer.echo("\n" + explain(judgement, claims))
+    else:
+        typer.echo(table(judgements))
+        for judgement in judgements if ids else ():
+            typer.echo("\n" + explain(judgement, claims))
+    if unjudged is not None:
+        raise unjudged

@@ -249,7 +249,8 @@ def test_a_mutant_that_is_not_refuted_raises(name):
 def test_a_check_that_cannot_fail_or_cannot_pass_is_refused():
     with pytest.raises(ClaimError, match="X-1: its control 'open' came out undecided, it must stand: c"):
         judge(claim("bad", controls=["open"]))
-    with pytest.raises(ClaimError, match=r"X-1: it came out refuted and has no control; add @NAME\.control"):
+    refused = r"X-1: it came out refuted and has no control; add @NAME\.control.*\. What refutes it: x = 1\.$"
+    with pytest.raises(ClaimError, match=refused):
         judge(claim("bad", controls=()))
     assert judge(claim("good", controls=())).verdict == "holds"
     with pytest.raises(ClaimError, match=r"nothing shows that its check can fail; .* under @NAME\.mutant"):
@@ -357,6 +358,23 @@ def folder(tmp_path, monkeypatch):
     yield tmp_path
     for name in ("limits", "squares", "cubes"):
         sys.modules.pop(name, None)
+
+
+def test_a_claim_that_lacks_a_control_leaves_the_verdicts_of_others(folder):
+    (folder / "other.py").write_text(
+        "from fedstat.claims import Claim, enumeration\n"
+        'C = Claim(id="SQ-0", place="a", said_by="paper", severity="false", words="b.",'
+        ' statement="c", sensitivity="d")\n@C.reading("all")\n'
+        "def letter():\n"
+        '    return enumeration(range(5), lambda n: n != 3, of="numbers", show=lambda n: f"n = {n}")\n'
+    )
+    with pytest.raises(ClaimError, match=r"SQ-0: it came out refuted .* What refutes it: n = 3") as error:
+        judge_all(folder)
+    assert [j.claim.id for j in error.value.judged] == ["SQ-1"]
+    done = CliRunner().invoke(app, ["judge", str(folder)])
+    assert done.exit_code == 1
+    assert "SQ-1" in done.stdout
+    assert "SQ-0: it came out refuted and has no control" in done.stderr
 
 
 def test_any_folder_is_judged(folder):
