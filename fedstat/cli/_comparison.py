@@ -17,7 +17,7 @@ from fedstat._warnings import plain_warnings
 
 _COLUMNS = ("method", "seed", "client", "round", "value")
 #: What errors say of the functions' arguments, and what of the options.
-_IN_OPTIONS = {
+_IN_OPTIONS: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^skewed=True": "--skewed",
     r"^(control|estimand|event|level|margin|metric|split|threshold) must": r"--\1 must",
     r"^metrics must": "--metric must",
@@ -30,8 +30,10 @@ _IN_OPTIONS = {
     r'"(se|ci|none)" if': r"--spread \1 if",
     r'methods="(\w+)"': r"--methods-in \1",
     r"table=(\d+)": r"--table \1",
-    r"fs\.assess\('([^']*)', '(\w+)'\)": r"`fedstat assess \1 --metric \2`",
-    r"fs\.assess takes event='([^']*)' or event='([^']*)'": r"`fedstat assess` takes --event \1 or --event \2",
+    r"fs\.assess\('([^']*)', '(\w+)'\)": lambda found: f"`fedstat assess {shlex.quote(found[1])} --metric {found[2]}`",
+    r"fs\.assess takes event='([^']*)' or event='([^']*)'": lambda found: (
+        f"`fedstat assess` takes --event {shlex.quote(found[1])} or --event {shlex.quote(found[2])}"
+    ),
     r"runs=3": "--runs 3",
     r"without spread and runs": "without --spread and --runs",
     r"smaller=True": "--smaller",

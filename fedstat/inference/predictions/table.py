@@ -167,13 +167,14 @@ def predictions_of(
         rows, config, clients = source.predictions(), source.config, source.clients
     else:
         table, path = _opened(source)
+        table, named = _with_event(table, path, event)
         read, told = _cells(table, path), []
         if unread := [str(name) for name in table if name not in read and not str(name).startswith("Unnamed: ")]:
             told.append(f"Columns not read: {', '.join(unread)}.")
         if "sample" not in read and len(read[["method", "seed"]].drop_duplicates()) > 1:
             told.append("No column sample: rows are the same patients in the same order under each method and seed.")
-        read, named = _of_event(read, path, event)
-        return read, None, False, told + named
+        read, which = _of_event(read, path, event, named)
+        return read, None, False, told + which
     design = told_design({"run": config}, clients)
     if design is not None and (design.clients, design.data) == ("new", "fixed"):
         raise ValueError(
@@ -257,6 +258,30 @@ def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
         raise ValueError(f"{path} has the outcome {strange[0]!r}, but no column {_CLASS}{strange[0]}.")
 
 
+def _with_event(table: pd.DataFrame, path: Path, event: str | int | None) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table whose outcomes are two names as one of 1, the event, and 0; with these names, the event last.
+
+    Its column probability is that of the event. Other tables come back as they are, without names.
+    """
+    if kind_of([str(name) for name in table.columns]) != "two classes":
+        return table, []
+    outcome = table["outcome"].dropna().astype(str)
+    classes = sorted({*outcome}, key=lambda name: (name == str(event), name))
+    if len(classes) != 2 or "True" in classes or pd.to_numeric(outcome, errors="coerce").notna().any():
+        return table, []
+    if event is None:
+        raise _unsaid(path, classes)
+    return table.assign(outcome=(outcome == str(event)).astype(float)), classes
+
+
+def _unsaid(path: Path, classes: Sequence[str]) -> ValueError:
+    return ValueError(
+        f"{path} has two classes, {' and '.join(classes)}, and does not say which is the event: fs.assess takes "
+        f"event={classes[0]!r} or event={classes[1]!r}. Or write a column probability, that of the event, and "
+        "outcomes as 1 and 0."
+    )
+
+
 def _of_event(
     rows: pd.DataFrame, path: Path, event: str | int | None, named: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -274,11 +299,7 @@ def _of_event(
     plain = {*classes} == {"0", "1"}
     usual = "1" if plain else None if wide else classes[1]
     if (chosen := usual if event is None else str(event)) is None:
-        raise ValueError(
-            f"{path} has two classes, {' and '.join(classes)}, and does not say which is the event: fs.assess takes "
-            f"event={classes[0]!r} or event={classes[1]!r}. Or write a column probability, that of the event, and "
-            "outcomes as 1 and 0."
-        )
+        raise _unsaid(path, classes)
     if wide:
         yes = (rows["outcome"] == chosen).astype(float)
         rows = rows.drop(columns=wide).assign(outcome=yes, probability=rows[f"{_CLASS}{chosen}"])

@@ -174,6 +174,17 @@ def test_of_two_classes_with_names_the_event_must_be_named():
         fs.assess(words, event="sick")
     with pytest.raises(ValueError, match="got 1, but the table has no classes with names"):
         fs.assess(ROWS, event=1)
+    named = words.drop(columns=["p_ill", "p_well"]).assign(probability=ROWS["probability"])  # that of the event
+    found = fs.assess(named, metrics, threshold=0.4, event="ill")
+    pd.testing.assert_frame_equal(found.pooled, fs.assess(ROWS, metrics, threshold=0.4).pooled)
+    assert "The event is 'ill', of the classes 'well' and 'ill'." in found.notes
+    with pytest.raises(ValueError, match=r"two classes, ill and well, .* event='ill' or event='well'"):
+        fs.assess(named)
+    with pytest.raises(ValueError, match="one of two classes, got 'sick', but the table has the classes ill, well"):
+        fs.assess(named, event="sick")
+    named.loc[3, "outcome"] = None
+    with pytest.raises(ValueError, match="has no outcome in row 3"):
+        fs.assess(named, event="ill")
     several = words.assign(p_other=0.0)
     with pytest.raises(ValueError, match=r"threshold must be left out unless outcomes are of two classes, got 0\.2"):
         fs.assess(several, threshold=0.2)
