@@ -114,7 +114,8 @@ def as_text(title: str, found: Analysis) -> str:
 
     if found.kind != "weights" and (m == 1 or found.rotation is not None):
         lines += ["", *_scales(found)]
-    lines += ["", *(str(measure) for measure in (found.kmo, found.bartlett, found.likelihood) if measure is not None)]
+    lines += ["", *(str(measure) for measure in (found.kmo, found.bartlett) if measure is not None)]
+    lines += [] if found.likelihood is None else [found.likelihood.text(found.names(varies))]
     return "\n".join([*lines, f"Root mean square of the residual correlations {found.rmsr:.3f}"])
 
 
@@ -159,7 +160,7 @@ def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]
     from fedstat.factor import ledermann_bound
     from fedstat.factor.diagnostics import explained_variance
 
-    fit, table = found.fit, found.table
+    fit, table, varies = found.fit, found.table, found.varies
     written = to_json(
         {
             "kind": found.kind,
@@ -190,9 +191,10 @@ def as_values(found: Analysis, drawn: LoadingBootstrap | None) -> dict[str, Any]
             "explained_variance": explained_variance(found.loadings).T.to_dict("list"),
             "kmo": found.kmo,
             "bartlett": found.bartlett,
-            "likelihood": found.likelihood,
+            "likelihood": found.likelihood
+            and asdict(found.likelihood) | {"heywood": found.names(varies[found.likelihood.heywood])},
             "root_mean_square_residual": found.rmsr,
-            "bootstrap": None if drawn is None else asdict(drawn) | {"columns": found.names(found.varies)},
+            "bootstrap": None if drawn is None else asdict(drawn) | {"columns": found.names(varies)},
         },
         inf_nan_mode="null",
         fallback=lambda array: array.tolist(),
@@ -240,7 +242,11 @@ def write_scores(found: Analysis, method: str, path: Path) -> dict[str, Any]:
     remedy = "" if found.kind == "ordinal" or missing else remedy
     if not rows.any():
         raise ValueError(f"--scores: no row has all values{remedy}.")
-    scored = factor_scores(found.fit, x[rows], found.rotation, method=method, missing=missing)  # type: ignore[arg-type]
+    heywood = found.fit.heywood_
+    try:
+        scored = factor_scores(found.fit, x[rows], found.rotation, method=method, missing=missing)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(heywood.tolist()), first_of(found.names(heywood)))) from None
     if not rows.all():
         found.notes.append(f"without scores, since values are missing: {counted(int((~rows).sum()), 'row')}{remedy}.")
     names = [f"PA{j + 1}" for j in range(scored.values.shape[1])]

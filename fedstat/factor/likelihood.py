@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -16,7 +17,8 @@ from fedstat.factor.components import positive_sums
 from fedstat.factor.correlation import squared_multiple_correlations
 from fedstat.factor.diagnostics import bartlett
 from fedstat.factor.retention import ledermann_bound
-from fedstat.inference.formatting import p_value
+from fedstat.factor.table import variable_names
+from fedstat.inference.formatting import first_of, p_value
 
 #: The least uniqueness, as in R's factanal; a variable that ends here is a Heywood case.
 _LEAST = 0.005
@@ -72,6 +74,10 @@ class FitTests:
     heywood: np.ndarray
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, names: Sequence[str] | None = None) -> str:
+        """Return the tests for people, with Heywood cases by these names of the variables."""
         lines = [
             f"Maximum likelihood, {counted(self.n_factors, 'factor')}: chi square "
             f"{self.statistic:.2f} with {self.degrees_of_freedom} degrees of freedom, p-value {p_value(self.p)}",
@@ -79,11 +85,9 @@ class FitTests:
             f"TLI {self.tli:.3f}, CFI {self.cfi:.3f}",
         ]
         if len(self.heywood):
-            more = f" and {len(self.heywood) - 10} more" if len(self.heywood) > 10 else ""
-            variables = ", ".join(str(j) for j in self.heywood[:10]) + more
-            lines.append(
-                f"Heywood cases (variables counted from 0: {variables}): the chi-square law does not hold there"
-            )
+            labels = variable_names(names, len(self.uniquenesses))
+            variables = first_of([labels[j] for j in self.heywood])
+            lines.append(f"Heywood cases of maximum likelihood ({variables}): the chi-square law does not hold there")
         return "\n".join(lines)
 
 

@@ -446,6 +446,17 @@ def test_heywood_cases_are_named(tmp_path):
     assert "Heywood cases, with communality 1: x" in done.stdout
     assert found(tmp_path / "r.csv", "--correlation", "--factors", 1)["heywood"] == ["x"]
 
+    x = np.random.default_rng(0).multivariate_normal(np.zeros(8), HARMAN8, 305)
+    frame = pd.DataFrame(x, columns=[f"item {j}" for j in range(8)])
+    frame.insert(0, "one", 1.0)  # left out, it must not shift names
+    frame.to_csv(path := tmp_path / "x.csv", index=False)
+    (case,) = fit_tests(np.corrcoef(x.T), 305, 3).heywood
+    assert f"Heywood cases of maximum likelihood (item {case}): the chi" in factor(path, "--factors", 3).stdout
+    assert found(path, "--factors", 3)["likelihood"]["heywood"] == [f"item {case}"]
+    frame.assign(copy=frame["item 0"])[["one", "item 0", "copy", "item 1"]].to_csv(path, index=False)
+    refused = factor(path, "--factors", 1, "--scores", tmp_path / "s.csv", "--score-method", "bartlett")
+    assert "those of columns item 0, copy are zero" in refused.stderr
+
 
 @pytest.mark.parametrize(("suffix", "start"), [(".pdf", b"%PDF"), (".svg", b"<?xml"), (".png", b"\x89PNG")])
 def test_the_scree_plot(harman, tmp_path, suffix, start):

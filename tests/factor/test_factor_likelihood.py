@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest, ncx2
 
 from fedstat.factor import bartlett, fit_tests
-from tests.support.matrices import HARMAN5, HARMAN8, HARMAN24, THURSTONE
+from tests.support.matrices import HARMAN5, HARMAN8, HARMAN8_NAMES, HARMAN24, THURSTONE
 
 # R's ability.cov (Bartholomew and Knott 1990): six ability tests of 112 persons
 ABILITY = np.array(
@@ -51,7 +51,8 @@ def test_the_uniquenesses_are_those_of_factanal():
     np.testing.assert_allclose(found.uniquenesses, [0.455, 0.589, 0.218, 0.769, 0.052, 0.334], atol=5e-4)
     np.testing.assert_allclose((found.loadings**2).sum(axis=1) + found.uniquenesses, 1, atol=1e-6)
     assert fit_tests(HARMAN8, 305, 3).heywood.tolist() == [1]
-    assert "Heywood cases (variables counted from 0: 1)" in str(fit_tests(HARMAN8, 305, 3))
+    assert "Heywood cases of maximum likelihood (V2): " in str(fit_tests(HARMAN8, 305, 3))
+    assert "maximum likelihood (arm span): " in fit_tests(HARMAN8, 305, 3).text(HARMAN8_NAMES)
 
 
 @pytest.mark.parametrize(("r", "m"), [(ABILITY, 2), (HARMAN8, 2), (HARMAN24, 4), (THURSTONE, 3)])
