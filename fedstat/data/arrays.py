@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedstat._checks import number, unmasked
+from fedstat._in_words import counted
 from fedstat._mapped import Mapped, in_blocks, is_mapped
 from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
@@ -275,7 +276,7 @@ def _hold_out(
     if (short := n - held[0] - held[1] < 1).any():
         k = int(short.argmax())
         raise ValueError(
-            f"client {partition.names[k]} has {n[k]} samples: too few for a training sample "
+            f"client {partition.names[k]} has {counted(n[k], 'sample')}: too few for a training sample "
             f"beside test={test} and validation={validation}. Merge or drop such clients, or lower the shares."
         )
     splits: dict[str, list[np.ndarray]] = {"test": [], "validation": [], "train": []}

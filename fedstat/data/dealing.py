@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedstat._checks import number, whole
+from fedstat._in_words import counted
 from fedstat._random import stream
 from fedstat.data.partition import Partition
 
@@ -70,7 +71,7 @@ def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> Partition
         raise ValueError(f"clients must be a multiple of the {len(labels)} classes, got {clients}.")
     if counts.min() < each:
         rare = labels[counts.argmin()]
-        raise ValueError(f"class {rare} has {counts.min()} samples, fewer than its {each} clients.")
+        raise ValueError(f"class {rare} has {counted(counts.min(), 'sample')}, fewer than its {each} clients.")
     rng = stream(seed, "partition")
     by_class = (np.array_split(rng.permutation(np.flatnonzero(y == label)), each) for label in labels)
     return Partition(tuple(np.sort(part) for parts in by_class for part in parts))
@@ -121,7 +122,7 @@ def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 
     if (counts < left).any():
         c = int((counts < left).argmax())
         raise ValueError(
-            f"class {labels[c]} has {counts[c]} samples, fewer than its {left[c]} shards. "
+            f"class {labels[c]} has {counted(counts[c], 'sample')}, fewer than its {left[c]} shards. "
             "Lower clients or classes_per_client."
         )
     rng = stream(seed, "partition")

@@ -335,7 +335,7 @@ TEXT = np.arange(6)[:, None]
         (lambda: data.from_arrays(X, Y, []), "client must be a non-empty vector"),
         (lambda: data.from_arrays(np.array([["a"]] * 6), Y, CLIENT), "x must be numeric"),
         (lambda: data.from_arrays(X, Y, CLIENT, test=1.0), "test \\+ validation < 1"),
-        (lambda: data.from_arrays(X, Y, [0, 0, 0, 0, 0, 1]), "client 1 has 1 samples: too few"),
+        (lambda: data.from_arrays(X, Y, [0, 0, 0, 0, 0, 1]), "client 1 has 1 sample: too few"),
         (lambda: data.from_indices(X, Y, [np.arange(6), np.arange(0)]), "client 1 has 0 samples"),
         (lambda: Samples.from_rows(np.ones((2, 3, 1)), np.ones((2, 3)), np.array([3, 0])), r"clients \[1\] are empty"),
         (
@@ -371,7 +371,7 @@ TEXT = np.arange(6)[:, None]
         (lambda: data.relu_mixture(validation=-1), "validation must be a whole number, at least 0"),
         (lambda: data.iid(5, 6), "clients must be between 1 and the number of samples, 5; got 6"),
         (lambda: data.one_label_shards(Y, 3), "multiple of the 2 classes, got 3"),
-        (lambda: data.one_label_shards([0, 0, 0, 1], 4), "class 1 has 1 samples, fewer than its 2 clients"),
+        (lambda: data.one_label_shards([0, 0, 0, 1], 4), "class 1 has 1 sample, fewer than its 2 clients"),
         (lambda: data.dirichlet(Y, 2, 0.0), r"alpha must be a number in \(0, inf\)"),
         (lambda: data.dirichlet(np.zeros(40), 20, 0.01, min_size=2, tries=5), "in 5 tries .* Raise alpha, or lower"),
         (lambda: data.relu_mixture(shared_units=1.2), "shared_units must be a number"),

@@ -176,7 +176,7 @@ def counts(values: Iterable[float], most: float = np.inf) -> list[str]:
     """Format counts; NaN is a dash, above `most` they are not told apart, and infinite means that none does."""
 
     def one(v: float) -> str:
-        return "–" if v != v else "none do" if v == np.inf else f"> {most:.0f}" if v > most else f"{v:.0f}"
+        return "–" if v != v else "never enough" if v == np.inf else f"> {most:.0f}" if v > most else f"{v:.0f}"
 
     return [one(float(v)) for v in values]
 

@@ -730,6 +730,7 @@ def test_very_many_seeds_are_not_counted_and_endless_ones_are_told():
     assert compare(pair, last=1).conclusions[0].endswith("at most. More than 1000 seeds would be needed for 1 point.")
     split = compare(pair, last=1, design=Design(clients="new", data="resplit", test_to_train=0.25))
     assert split.conclusions[0].endswith("No number of splits of these data would do for 1 point.")
+    assert "never enough" in str(split)
 
 
 def test_many_methods_are_counted_from_the_best_to_the_worst():
