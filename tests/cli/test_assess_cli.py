@@ -88,3 +88,12 @@ def test_an_event_with_a_space_is_named_in_quotes(file):
     done = run(file, "--event", "is ill")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines()[:8] == expected.stdout.splitlines()[:8]
+
+
+def test_a_column_of_hospitals_by_another_name_is_to_be_called_client(file):
+    rows = pd.read_csv(file)
+    rows.assign(sample=rows.groupby(["method", "client"]).cumcount()).rename(columns={"client": "hospital"}).to_csv(
+        file
+    )
+    told = run(file).stderr
+    assert "one patient twice: method FedAvg, seed 0, client all, sample 0. There is no column client: rename " in told

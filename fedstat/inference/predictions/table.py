@@ -324,7 +324,8 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
     elif (twice := table.duplicated([*runs, "sample"])).any():
         first = table[twice].iloc[0]
         shown = ", ".join(f"{name} {first[name]}" for name in [*runs, "sample"])
-        raise ValueError(f"table has one patient twice: {shown}.")
+        hint = " There is no column client: rename the column of hospitals to client." if first["client"] == ALL else ""
+        raise ValueError(f"table has one patient twice: {shown}.{hint}")
     methods = tuple(dict.fromkeys(table["method"]))
     clients, table = _coded(table, "client")
     _, table = _coded(table, "sample")
