@@ -21,7 +21,7 @@ from fedstat.inference import primary_rows
 from simulations.contract import About
 from simulations.parts import SECOND_LOOK, Part, complete, run_parts
 from simulations.rates import tried, tune_arms, validating
-from simulations.resnet18.cells import ARMS, AVERAGED, UNMASKED, Size, arms, populate, started, trained_start
+from simulations.resnet18.cells import ARMS, AVERAGED, CODE, Size, arms, populate, started, trained_start
 
 ABOUT = About(
     "FedFac with the scripts’ network",
@@ -32,7 +32,7 @@ ABOUT = About(
     times={
         "smoke": "a few seconds",
         "quick": "a minute on two cores",
-        "desk": "seven minutes of an H200 beside other runs, and half an hour of one core",
+        "desk": "seven minutes of an H200 beside other runs, and 19 minutes of one core",
         "paper": "half an hour of an H200 (an estimate from the same rounds)",
     },
 )
@@ -104,7 +104,7 @@ SCALES = {
     "desk": Scale(
         (
             Experiment(replace(_IMAGES, rounds=30), ("FedAvg", AVERAGED, "FedPer"), seeds=3),
-            Experiment(_SMALL, UNMASKED, seeds=4),
+            Experiment(_SMALL, ("FedAvg", AVERAGED, CODE), seeds=4),
         )
     ),
     "paper": Scale((Experiment(_IMAGES, tuple(ARMS), seeds=3, rates=(3e-4, 1e-3, 3e-3)),)),

@@ -10,6 +10,7 @@ import torch
 import fedstat as fs
 from fedstat.inference.intervals.design import overlap_ratio
 from fedstat.methods.cut import is_shared
+from simulations.fedfac import study as fedfac
 from simulations.images import images
 from simulations.resnet18 import numbers
 from simulations.resnet18.cells import (
@@ -123,6 +124,19 @@ def test_intervals_are_those_of_paired_differences_that_hold_together(monkeypatc
         half, alone = (of[key].high - difference.mean() for of in (findings, apart))
         assert half / alone == pytest.approx(wider)
         assert alone > 4.30265 * difference.std(ddof=1) / np.sqrt(3), "three hold together"
+
+
+def test_the_outcome_is_what_the_tables_say():
+    _, record, findings = tell("resnet18", COMMITTED)
+    signs = {
+        pair: findings[f"small_cnn accuracy {' '.join(pair)}"].sign for pair in ((CODE, "FedAvg"), (CODE, AVERAGED))
+    }
+    assert signs == {(CODE, "FedAvg"): "more", (CODE, AVERAGED): "less"}
+    outcome = next(shown.outcome for shown in fedfac.ABOUT.shows if shown.number == "Table 2")
+    assert outcome.endswith("above FedAvg's so, and below it where FedAvg averages them")
+    sizes = [(of["size"]["network"], tuple(of["arms"]), of["seeds"]) for of in record["config"]["experiments"]]
+    assert sizes == [(of.size.network, of.arms, of.seeds) for of in SCALES["desk"].experiments]
+    assert all(not setting["untrained"] for setting in record["settings"])
 
 
 def test_the_papers_summary_is_the_best_mean_of_ten_rounds_in_a_row():
