@@ -153,7 +153,11 @@ def _setting(tables: Tables, of: Mapping[str, Any], scale: str) -> dict[str, Any
     ]  # fmt: skip
     warm = tables["warm"].set_index("network")["accuracy"] if "warm" in tables else {}
     return {
-        "network": network, "size": size, "seeds": of["seeds"], "compared": compared(tables, network),
+        "network": network, "size": size, "seeds": of["seeds"], "compared": [
+            {"table": table, "pairs": [{"first": first, "second": second} for first, second in pairs]}
+            for table, pairs in compared(tables, network).items()
+            if pairs
+        ],
         "rows": rounded(rows, accuracy=1, balanced=1, log_loss=2, gain=1),
         "share": fixed(float(wide["majority_share"].to_numpy().mean()), 1),
         "warm": fixed(100 * float(warm[network]), 1) if network in warm else "",
