@@ -1,0 +1,239 @@
+"""What the study of filter decomposition with the paper's clients hands to its chapter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedstat._tables import Tables
+from fedstat.inference import Design, TimeToTarget, to_target
+from fedstat.inference.comparing.learning import late_gain
+from fedstat.inference.intervals.design import overlap_ratio
+from simulations.beside import beside_printed
+from simulations.contract import Finding
+from simulations.effects import Effects, Question, once
+from simulations.estimates import mean_of, means_by, missing, undefined
+from simulations.filterdecomp.arms import OURS
+from simulations.filterdecomp.judged import CHANCE, LAST, SHARE, of_paper
+from simulations.hundred_clients.runs import ARMS, FEDAVG, FEDPROX, FILTERDECOMP, LOCAL
+from simulations.showing import NONE, fixed, rounded
+from simulations.trained import untrained
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Under every seed the same 10,000 images test, and four fifths of the same 50,000 train; the larger share is taken for
+#: both. At desk scale.
+DESIGN = Design(clients="new", data="resplit", test_to_train=overlap_ratio(10_000, 40_000))
+#: The largest late gain, and the largest difference in accuracy, that counts as none, points; fixed before any run.
+MARGIN = 1.0
+#: Which models are compared: those of the server on the common test set, or the clients' own on their classes.
+GLOBAL, OWN = "global", "own"
+FINE_TUNED = "FedAvg + FT"
+#: What the table of the paper calls an arm's own models, and which arms have a model of either kind.
+LABELS = {FEDAVG: FINE_TUNED, FILTERDECOMP: OURS, LOCAL: LOCAL}
+OF = {GLOBAL: (FEDAVG, FEDPROX, FILTERDECOMP), OWN: tuple(LABELS.values())}
+#: What is compared: words, unit and decimals by metric. The common test set has as many images of each class, so that
+#: balanced accuracy is accuracy there.
+METRICS = {
+    "accuracy": ("accuracy", "points", 1),
+    "balanced_accuracy": ("balanced accuracy", "points", 1),
+    "log_loss": ("log-loss", "nats", 2),
+}
+COMPARED = {GLOBAL: ("accuracy", "log_loss"), OWN: tuple(METRICS)}
+PAIRS = {GLOBAL: [(FILTERDECOMP, FEDAVG), (FILTERDECOMP, FEDPROX)], OWN: [(OURS, FINE_TUNED), (OURS, LOCAL)]}
+
+
+def rows_of(tables: Tables, kind: str, metric: str = "accuracy") -> pd.DataFrame:
+    """Return the curves of one kind of models, shares in per cent, arms named as in the table of that kind."""
+    rows = tables["curves"]
+    rows = rows[(rows["metric"] == metric) & (rows["split"] == ("common" if kind == GLOBAL else "test"))]
+    named = rows["arm"] if kind == GLOBAL else rows["arm"].map(LABELS)
+    return rows.assign(arm=named, value=rows["value"] * (1 if metric == "log_loss" else 100))
+
+
+def ran(tables: Tables, kind: str) -> list[str]:
+    """Return the arms with models of that kind, by their names in its table."""
+    there = {*tables["curves"]["arm"], *tables["diverged"]["arm"]}
+    names = {arm: arm if kind == GLOBAL else LABELS.get(arm, "") for arm in ARMS if arm in there}
+    return [name for name in OF[kind] if name in names.values()]
+
+
+def by_seed(tables: Tables, kind: str, metric: str = "accuracy") -> pd.DataFrame:
+    """Return one row per seed and one column per arm: the mean over what was measured of the last ten rounds."""
+    rows = rows_of(tables, kind, metric)
+    late = rows[rows["round"] > rows["round"].max() - LAST]
+    return means_by(late, "arm", "value").reindex(columns=ran(tables, kind))
+
+
+def late_gains(tables: Tables, kind: str) -> pd.DataFrame:
+    """Return the change of accuracy over the last fifth of the rounds, points, by seed and arm.
+
+    Infinite where a curve has gaps; an arm of which less than two of these rounds were measured is left out.
+    """
+    found = {}
+    for arm, rows in rows_of(tables, kind).groupby("arm"):
+        wide = rows.pivot(index="seed", columns="round", values="value")
+        rounds = wide.columns.to_numpy(int)
+        if np.isfinite(late_gain(np.zeros(len(rounds)), rounds)):
+            found[arm] = pd.Series(late_gain(wide.to_numpy(float), rounds), wide.index).fillna(math.inf)
+    return pd.DataFrame(found)
+
+
+def not_trained(tables: Tables, kind: str) -> dict[str, str]:
+    """Return why arms are not trained enough to be judged."""
+    accuracy, share = (by_seed(tables, kind, metric) for metric in ("accuracy", "majority_share"))
+    of_all = OF[GLOBAL] if kind == GLOBAL else ()
+    return untrained(accuracy, share, of_all=of_all, chance=CHANCE, gain=late_gains(tables, kind), margin=MARGIN)
+
+
+@once
+def effects(tables: Tables) -> Effects:
+    """Return FilterDecomp minus the others, by global models and by clients' own."""
+    return Effects(_questions(tables), {kind: not_trained(tables, kind) for kind in OF})
+
+
+def _questions(tables: Tables) -> Iterator[Question]:
+    for kind, words in ((GLOBAL, "FilterDecomp’s global model"), (OWN, "atoms of the clients’ own")):
+        pairs = [pair for pair in PAIRS[kind] if set(pair) <= set(ran(tables, kind))]
+        for metric in COMPARED[kind] if pairs else ():
+            name, unit, _ = METRICS[metric]
+            values = by_seed(tables, kind, metric)[list(dict.fromkeys(arm for pair in pairs for arm in pair))]
+            yield Question(f"{words} against the others by {name}", metric, {kind: values}, {kind: pairs}, DESIGN, unit)
+    if {FINE_TUNED, LOCAL} <= set(ran(tables, OWN)):
+        values = by_seed(tables, OWN)[[FINE_TUNED, LOCAL]]
+        yield Question("fine-tuning", "accuracy", {OWN: values}, {OWN: [(FINE_TUNED, LOCAL)]}, DESIGN, "points")
+
+
+def rounds_to_target(tables: Tables) -> TimeToTarget | None:
+    """Return the rounds after which the global models reach `SHARE` of FedAvg's mean accuracy in the last ten.
+
+    None where that accuracy is not known.
+    """
+    late = by_seed(tables, GLOBAL).get(FEDAVG, pd.Series(dtype=float))
+    if why := missing(late.rename("FedAvg's late accuracy")):
+        undefined(why)
+        return None
+    curves = rows_of(tables, GLOBAL).rename(columns={"arm": "method"})[["method", "seed", "round", "value"]]
+    return to_target(curves, SHARE * float(late.mean()), control=FEDAVG)
+
+
+def findings(tables: Tables) -> dict[str, Finding]:
+    """Return FilterDecomp minus every other arm by every metric, and by rounds until the target."""
+    found = {}
+    for e in effects(tables).values():
+        words, _, digits = METRICS[e.metric]
+        found[f"{e.setting} {e.metric}: {e.first} - {e.second}"] = Finding.of(
+            f"{words} of {e.setting} models, {e.first} minus {e.second}", e, digits=digits
+        )
+    times = rounds_to_target(tables)
+    for row in [] if times is None else times.differences.to_dict("records"):
+        if row["method"] == FILTERDECOMP and np.isfinite(row["low"]):
+            words = f"rounds of FilterDecomp minus FedAvg's until {SHARE:.0%} of FedAvg's accuracy"
+            found["rounds"] = Finding.of(words, (row["difference"], row["low"], row["high"]), unit="rounds", digits=0)
+    return found
+
+
+def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each arm beside what is printed of it, and what other rates are worth to FedAvg."""
+    tried = 100 * tables["tuning"].groupby("lr")["accuracy"].mean()
+    theirs = of_paper("table_1", config["cell"]["printed"])
+    return {
+        "global": _rows(tables, GLOBAL, theirs), "own": _rows(tables, OWN, theirs),
+        "target": _target(tables), "share": f"{SHARE:.0%}", "late": _late(tables),
+        "tried": [{"lr": f"{lr:g}", "accuracy": fixed(value, 1)} for lr, value in tried.items()],
+        "untrained": [
+            {"kind": kind, "arm": arm, "why": why} for kind in OF for arm, why in not_trained(tables, kind).items()
+        ],
+        "diverged": [
+            {"arm": arm, "seeds": int(n)} for arm, n in tables["diverged"].groupby("arm")["seed"].count().items() if n
+        ],
+        "paper": _beside(tables, theirs),
+    }  # fmt: skip
+
+
+def _late(tables: Tables) -> list[dict[str, str]]:
+    """Return the rounds over whose measurements the means are taken."""
+    rounds = sorted(int(t) for t in tables["curves"]["round"].unique())
+    return [{"round": f"{t}"} for t in rounds if t > rounds[-1] - LAST]
+
+
+def _rows(tables: Tables, kind: str, theirs: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return an arm's metrics: means over seeds with 95% intervals, each by itself; and what is printed."""
+    wide = {metric: by_seed(tables, kind, metric) for metric in (*METRICS, "majority_share")}
+    most = (0.0, 100.0)
+    rows = [
+        {
+            "arm": arm,
+            **{metric: mean_of(wide[metric][arm], within=(0.0, math.inf) if metric == "log_loss" else most)
+               for metric in METRICS},
+            "share": fixed(float(wide["majority_share"][arm].mean(skipna=False)), 1),
+            "printed": fixed(theirs["value"][arm], 1) if kind == OWN and arm in theirs.index else NONE,
+        }
+        for arm in ran(tables, kind)
+    ]  # fmt: skip
+    return rounded(rows, **{metric: digits for metric, (_, _, digits) in METRICS.items()})
+
+
+def _target(tables: Tables) -> dict[str, Any]:
+    """Return what the target is, and how many rounds the global models need to it, in the mean up to the last."""
+    found = rounds_to_target(tables)
+    if found is None:
+        return {"accuracy": NONE, "rows": []}
+    rows = [
+        {"arm": str(arm), "reached": f"{int(row['reached'])} of {int(row['runs'])}",
+         "rounds": fixed(row["restricted mean"], 0)}
+        for arm, row in found.summary.iterrows()
+    ]  # fmt: skip
+    return {"accuracy": fixed(found.target, 1), "rows": rows}
+
+
+def _beside(tables: Tables, theirs: pd.DataFrame) -> dict[str, Any] | None:
+    """Return Table 1's column beside ours, as far as it ran; None where nothing is printed or nothing ran beside."""
+    ours, known = by_seed(tables, OWN), effects(tables)
+    names = [name for name in theirs.index if name in ours]
+    if FINE_TUNED not in names or len(names) < 2:
+        return None
+    return beside_printed(
+        theirs.loc[names], ours, control=FINE_TUNED, difference=lambda a, b: known["accuracy", OWN, a, b]
+    )
+
+
+def figures(tables: Tables) -> dict[str, Figure]:
+    """Draw accuracy over rounds, global and own, the mean over seeds and their range."""
+    import matplotlib.pyplot as plt
+
+    from fedstat.report.figures import WIDTH, style
+
+    with style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.6), layout="constrained")
+        _draw(left, tables, GLOBAL, "global accuracy (per cent)")
+        _draw(right, tables, OWN, "accuracy of the clients’ own models")
+    return {"curves": figure}
+
+
+#: Line, mark and colour; a mark stands at each measurement of what is seldom measured.
+_LOOKS = {
+    FEDAVG: ("--", "", "black"), FEDPROX: (":", "", "0.45"), FILTERDECOMP: ("-", "", "black"),
+    FINE_TUNED: ("--", "s", "black"), OURS: ("-", "", "black"), LOCAL: (":", "", "0.45"),
+}  # fmt: skip
+
+
+def _draw(axis: Axes, tables: Tables, kind: str, words: str) -> None:
+    rows = rows_of(tables, kind)
+    for arm in ran(tables, kind):
+        line, mark, color = _LOOKS[arm]
+        wide = rows[rows["arm"] == arm].pivot(index="round", columns="seed", values="value")
+        axis.fill_between(wide.index, wide.min(axis=1), wide.max(axis=1), color=color, alpha=0.12, lw=0)
+        axis.plot(
+            wide.index, wide.mean(axis=1, skipna=False), line, marker=mark, ms=3, mfc="white", color=color, lw=1.1,
+            label=arm,
+        )  # fmt: skip
+    axis.set_xlabel("round")
+    axis.set_ylabel(words)
+    axis.legend(frameon=False, fontsize=7, loc="lower right")
