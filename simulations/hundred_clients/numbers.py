@@ -64,10 +64,16 @@ def ran(tables: Tables, kind: str) -> list[str]:
     return [name for name in OF[kind] if name in names.values()]
 
 
+def late_rounds(tables: Tables) -> list[int]:
+    """Return the measured rounds of the last ten, or of the last tenth where these are fewer."""
+    rounds = sorted(int(t) for t in tables["curves"]["round"].unique())
+    return [t for t in rounds if t > rounds[-1] - min(LAST, max(1, rounds[-1] // 10))]
+
+
 def by_seed(tables: Tables, kind: str, metric: str = "accuracy") -> pd.DataFrame:
-    """Return one row per seed and one column per arm: the mean over what was measured of the last ten rounds."""
+    """Return one row per seed and one column per arm: the mean over what was measured of the late rounds."""
     rows = rows_of(tables, kind, metric)
-    late = rows[rows["round"] > rows["round"].max() - LAST]
+    late = rows[rows["round"].isin(late_rounds(tables))]
     return means_by(late, "arm", "value").reindex(columns=ran(tables, kind))
 
 
@@ -111,7 +117,7 @@ def _questions(tables: Tables) -> Iterator[Question]:
 
 
 def rounds_to_target(tables: Tables) -> TimeToTarget | None:
-    """Return the rounds after which the global models reach `SHARE` of FedAvg's mean accuracy in the last ten.
+    """Return the rounds after which the global models reach `SHARE` of FedAvg's mean accuracy in the late ones.
 
     None where that accuracy is not known.
     """
@@ -145,7 +151,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     theirs = of_paper("table_1", config["cell"]["printed"])
     return {
         "global": _rows(tables, GLOBAL, theirs), "own": _rows(tables, OWN, theirs),
-        "target": _target(tables), "share": f"{SHARE:.0%}", "late": _late(tables),
+        "target": _target(tables), "share": f"{SHARE:.0%}", "late": [{"round": f"{t}"} for t in late_rounds(tables)],
         "tried": [{"lr": f"{lr:g}", "accuracy": fixed(value, 1)} for lr, value in tried.items()],
         "untrained": [
             {"kind": kind, "arm": arm, "why": why} for kind in OF for arm, why in not_trained(tables, kind).items()
@@ -155,12 +161,6 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "paper": _beside(tables, theirs),
     }  # fmt: skip
-
-
-def _late(tables: Tables) -> list[dict[str, str]]:
-    """Return the rounds over whose measurements the means are taken."""
-    rounds = sorted(int(t) for t in tables["curves"]["round"].unique())
-    return [{"round": f"{t}"} for t in rounds if t > rounds[-1] - LAST]
 
 
 def _rows(tables: Tables, kind: str, theirs: pd.DataFrame) -> list[dict[str, Any]]:
@@ -236,4 +236,4 @@ def _draw(axis: Axes, tables: Tables, kind: str, words: str) -> None:
         )  # fmt: skip
     axis.set_xlabel("round")
     axis.set_ylabel(words)
-    axis.legend(frameon=False, fontsize=7, loc="lower right")
+    axis.legend(frameon=False, fontsize=7)
