@@ -184,13 +184,15 @@ def _target(tables: Tables) -> dict[str, Any]:
     """Return what the target is, and how many rounds the global models need to it, in the mean up to the last."""
     found = rounds_to_target(tables)
     if found is None:
-        return {"accuracy": NONE, "rows": []}
+        return {"accuracy": NONE, "rows": [], "same": False}
     rows = [
         {"arm": str(arm), "reached": f"{int(row['reached'])} of {int(row['runs'])}",
          "rounds": fixed(row["restricted mean"], 0)}
         for arm, row in found.summary.iterrows()
     ]  # fmt: skip
-    return {"accuracy": fixed(found.target, 1), "rows": rows}
+    times = found.runs.pivot(index="seed", columns="method", values="time")
+    same = FILTERDECOMP in times and bool((times[FILTERDECOMP] == times[FEDAVG]).all())
+    return {"accuracy": fixed(found.target, 1), "rows": rows, "same": same}
 
 
 def _beside(tables: Tables, theirs: pd.DataFrame) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from simulations.filterdecomp.runs import Run
 from simulations.filterdecomp.runs import measure as measure_alone
 from simulations.hundred_clients import numbers
 from simulations.hundred_clients.numbers import FINE_TUNED, GLOBAL, OWN
-from simulations.hundred_clients.runs import ARMS, measure
+from simulations.hundred_clients.runs import measure
 from simulations.hundred_clients.study import PAPER_RATE, SCALES, evidence, jobs
 
 DESK = SCALES["desk"]
@@ -37,7 +37,7 @@ def planted(means=MEANS, rise=0.0):
                 known |= {"log_loss": 1 + 0.01 * rng.normal(), "majority_share": share}
                 rows += [{**where, "metric": metric, "value": value} for metric, value in known.items()]
     none = pd.DataFrame({"seed": pd.Series(dtype=int), "arm": pd.Series(dtype=str)})
-    tuning = pd.DataFrame({"arm": "FedAvg", "lr": DESK.rates, "seed": 10_000, "accuracy": 0.4})
+    tuning = pd.DataFrame({"arm": "FedAvg", "lr": (0.003, 0.01, 0.03), "seed": 10_000, "accuracy": 0.4})
     return {"curves": pd.DataFrame(rows), "diverged": none, "tuning": tuning}
 
 
@@ -73,7 +73,7 @@ def test_a_seed_under_which_training_diverges_is_told():
 def test_sizes_are_the_papers_but_for_rounds_and_the_network():
     assert (DESK.cell.clients, DESK.cell.classes, DESK.size.participants) == (100, 2, 0.1)
     assert (DESK.size.epochs, DESK.size.batch, DESK.size.held) == (10, 10, 0)
-    assert {(job.arm, job.lr) for job in jobs(DESK)} == {(arm, PAPER_RATE) for arm in ARMS}
+    assert {(job.arm, job.lr) for job in jobs(DESK)} == {(arm, PAPER_RATE) for arm in DESK.arms}
     assert max(DESK.own) == DESK.rounds
 
 
