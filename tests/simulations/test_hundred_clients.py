@@ -1,6 +1,7 @@
 """The study of filter decomposition with the paper's clients: its runs, and what it says of its tables."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,15 @@ import pytest
 from simulations.filterdecomp.arms import OURS
 from simulations.filterdecomp.runs import Run
 from simulations.filterdecomp.runs import measure as measure_alone
+from simulations.filterdecomp.study import ABOUT
 from simulations.hundred_clients import numbers
 from simulations.hundred_clients.numbers import FINE_TUNED, GLOBAL, OWN
 from simulations.hundred_clients.runs import measure
 from simulations.hundred_clients.study import PAPER_RATE, SCALES, evidence, jobs
+from simulations.studies import tell
 
 DESK = SCALES["desk"]
+COMMITTED = Path(__file__).parents[2] / "reports" / "results" / "hundred_clients"
 #: Late accuracies in per cent that `planted` makes, by arm and model.
 MEANS = {
     ("FedAvg", "global"): 40.0, ("FedProx", "global"): 40.0, ("FilterDecomp", "global"): 45.0,
@@ -116,3 +120,16 @@ def test_the_table_of_the_paper_stands_beside_as_far_as_it_ran():
         assert [row["arm"] for row in made["own"]] == [FINE_TUNED, OURS, *names[:-2]]
     assert [row["printed"] for row in made["own"]] == ["93.5", "94.1"]
     assert numbers.numbers(planted(), {"cell": {"printed": ""}})["paper"] is None
+
+
+def test_what_came_out_is_what_the_tables_say():
+    _, made, found = tell("hundred_clients", COMMITTED)
+    outcome = {shown.number: shown.outcome for shown in ABOUT.shows}
+    assert "no difference between the two is shown" in outcome["Figure 2"]
+    assert found["global accuracy: FilterDecomp - FedAvg"].sign == "unclear"
+    assert "90% of FedAvg’s late accuracy at the same measurement" in outcome["Figure 2"]
+    assert (made["share"], made["target"]["same"]) == ("90%", True)
+    assert "stay below the share of a client’s commonest class" in outcome["Table 1"]
+    (one,) = made["untrained"]
+    assert one["arm"] == OURS
+    assert "most frequent class" in one["why"]
