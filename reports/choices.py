@@ -10,9 +10,8 @@ QUICK = {
 }  # fmt: skip
 #: Studies and claims, from what is worth most to a reader; studies that are not named here come after those that are.
 RANKING = (
-    "bench", "fedfac", "phase", "resnet18", "resnet8", "feddecomp", "longer", "low_rank_start", "privacy", "filterdecomp",
-    "hundred_clients", "landscape", "split",
-    "landscape", "split",
-    "decompositions", "agreement", "FS-27", "factorized", "factorized_parts", "wide", "aggregation", "FD-12", "updates",
-    "DC-07", "strongly_convex", "FF-11", "tuning", "costs", "complexity", "stability", "resampling", "units", "filters",
+    "bench", "fedfac", "phase", "resnet18", "resnet8", "feddecomp", "longer", "low_rank_start", "privacy",
+    "filterdecomp", "hundred_clients", "landscape", "split", "decompositions", "agreement", "FS-27", "factorized",
+    "factorized_parts", "wide", "aggregation", "FD-12", "updates", "DC-07", "strongly_convex", "FF-11", "tuning",
+    "costs", "complexity", "stability", "resampling", "units", "filters",
 )  # fmt: skip
