@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -329,8 +330,10 @@ def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -
         try:
             e = check.check(studies) if _reads(check) else check.check()
         except Exception as error:
+            lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == str(claim.file)]
+            where = f" in line {lines[-1]}" if lines else ""
             around = studies.around(error)
-            words = f"its {what} {check.name!r} raised {type(error).__name__}: {error}"
+            words = f"its {what} {check.name!r} raised {type(error).__name__}{where}: {error}"
             raise fault(claim, f"{words}; {around}" if around else words) from error
         if not isinstance(e, Evidence):
             raise fault(claim, f"its {what} {check.name!r} must return Evidence, it returned {e!r}")

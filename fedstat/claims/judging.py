@@ -36,8 +36,8 @@ def judge_all(
     Raises
     ------
     ClaimError
-        If the claims cannot be read, one of `ids` is unknown, or one cannot be judged. Unless a check raised, its
-        `judged` holds the judgements of the other claims.
+        If the claims cannot be read, one of `ids` is unknown, or one cannot be judged. Its `judged` then holds the
+        judgements of the others.
 
     Examples
     --------
@@ -85,8 +85,6 @@ def _judged(path: str | Path, name: str, studies: Path | None, cases: int | None
         with searching(cases):
             judgement = judge(_claims(path)[name], Studies(studies))
     except ClaimError as error:
-        if error.__cause__ is not None:  # a check raised
-            raise
         return error
     return judgement.evidence, judgement.conditions, judgement.mutants, judgement.controls
 

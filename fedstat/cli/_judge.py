@@ -51,12 +51,12 @@ def judge(
         with plain_warnings(), workers(executor):
             judgements = judge_all(path, ids or (), studies=results, cases=cases)
     except ClaimError as error:
+        unjudged, judgements = error, [*error.judged]
         if "no folder of tables was given" in str(error):
             line = shlex.join(["fedstat", "judge", str(path), *(ids or ()), "--results", "reports/results"])
-            raise ClaimError(f"{error} A checkout of the sources has one: `{line}`.") from None
-        if not error.judged:
-            raise
-        unjudged, judgements = error, [*error.judged]
+            unjudged = ClaimError(f"{error}\nA checkout of the sources has such a folder: `{line}`.")
+        if not judgements:
+            raise unjudged from None
     claims = read_claims(path)
     if as_json:
         entries = [as_object(j) | {"words": j.claim.words, "source": source(j.claim)} for j in judgements]

@@ -274,11 +274,16 @@ class Clients:
         return self.splits if self.common is None else {**self.splits, "common": self.common}
 
     def majority_share(self, split: str = "train") -> np.ndarray:
-        """Return the share of each client's largest class, shape (K,)."""
+        """Return the share of a split's samples that have the client's most frequent class of training, shape (K,).
+
+        It is the accuracy of always naming that class. On the common test set, shape (1,), it is the class that is most
+        frequent in training over all clients.
+        """
         if self.classes is None:
             raise ValueError("majority_share needs class labels, and these clients hold regression targets.")
-        counts = self.all_splits[split].class_counts(len(self.classes))
-        return counts.max(axis=1) / counts.sum(axis=1)
+        trained, counts = (of.class_counts(len(self.classes)) for of in (self.train, self.all_splits[split]))
+        named = (trained.sum(axis=0, keepdims=True) if split == "common" else trained).argmax(axis=1)
+        return counts[np.arange(len(counts)), named] / counts.sum(axis=1)
 
     def __str__(self) -> str:
         kind = "regression" if self.classes is None else f"classification, {len(self.classes)} classes"
@@ -293,7 +298,7 @@ class Clients:
             if self.classes is not None:
                 share = self.majority_share(name)
                 line += f"   {share.min():>19.2f} / {np.median(share):>6.2f} / {share.max():.2f}"
-                line += f"   {(share == 1).sum():>17}"
+                line += f"   {((samples.class_counts(len(self.classes)) > 0).sum(axis=1) == 1).sum():>17}"
             lines.append(line)
         told = f"inputs prepared by {self.prepared}" if self.prepared else ""
         lines += ["", *textwrap.wrap(told, 120, subsequent_indent="  "), self._overlap()]

@@ -24,7 +24,7 @@ from fedstat.federated.compression import compressed
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, rows, stack
-from fedstat.federated.replicate import check_samples
+from fedstat.federated.replicate import check_samples, held_out
 from fedstat.federated.rounds import evaluate, make_federation
 from fedstat.federated.route import Equipment
 from fedstat.federated.state import State, Update
@@ -227,11 +227,10 @@ class Client:
         server = {name: leaf[0] for name, leaf in combine(common, values, said).items()}
         state = replace(state, server=server, round=t)
         split = next(name for name in ("test", "validation", "train") if name in self.data.splits)
-        held_out = StackedSamples.stack([self.data.splits[split]], self.network.dtype, self.network.device)
-
         at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
         route = self.equipment.route(self.method, self.network, stack(state.server, 1))
-        table = evaluate(route, lambda _: self.method.models(state, self._ids, at_hand), held_out, {})
+        samples = held_out(self.data, split, self.network)
+        table = evaluate(route, lambda _: self.method.models(state, self._ids, at_hand), samples, {})
         return {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
         }

@@ -44,9 +44,9 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
     -------
     dict of Tensor, each (K,)
         For classification ``accuracy``, ``balanced_accuracy`` (mean recall over the classes that the client's
-        samples contain), ``log_loss`` and ``majority_share``; for regression with one output ``mse``; with a loss of
-        one's own also ``loss``. Where an output of a client is infinite or NaN, all of its metrics but
-        ``majority_share`` are NaN; a loss may be infinite all the same.
+        samples contain) and ``log_loss``; for regression with one output ``mse``; with a loss of one's own also
+        ``loss``. Where an output of a client is infinite or NaN, all of its metrics are NaN; a loss may be infinite all
+        the same.
     """
     n, known = valid.sum(1), finite(outputs, valid)
 
@@ -74,7 +74,6 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
         "accuracy": mean(hit),
         "balanced_accuracy": of_outputs(recall.sum(1) / (counts > 0).sum(1)),
         "log_loss": mean(task(outputs, y)),
-        "majority_share": counts.amax(1) / n,
     } | given
 
 

@@ -58,8 +58,7 @@ class Replicate:
         if split not in self._held_out:
             if split not in self.clients.all_splits:
                 raise ValueError(f"split must be one of {', '.join(self.clients.all_splits)}, got {split!r}.")
-            samples, network = [self.clients.all_splits[split]], self.network
-            self._held_out[split] = StackedSamples.stack(samples, network.dtype, network.device)
+            self._held_out[split] = held_out(self.clients, split, self.network)
         return self._held_out[split]
 
     def draw(self, k: int) -> Network:
@@ -83,6 +82,12 @@ class Replicate:
         """Return the update of a round, in which `sent` would travel up, after what attackers among them falsify."""
         assert self.attack is not None
         return falsified(self.attack, self.attackers, sent, state, update, self.seeds.stream("attack", round))
+
+
+def held_out(clients: Clients, split: str, network: Network) -> StackedSamples:
+    """Stack the samples of a split on the network's device, with their majority shares."""
+    samples = StackedSamples.stack([clients.all_splits[split]], network.dtype, network.device)
+    return samples if clients.classes is None else replace(samples, majority=clients.majority_share(split))
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> np.ndarray:

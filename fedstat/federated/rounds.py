@@ -189,8 +189,9 @@ def evaluate(
     """Return metrics of all clients, in float64, as rows (client, estimand, metric, value).
 
     `models` returns the models of the clients with given ids by the name of the estimand; `metrics` come on top of the
-    standard ones. If `clients` are given, only their samples are used, for one model each; the column "client" and the
-    ids for `models` then count from 0 in their order.
+    standard ones, and for classes the accuracy of always naming a client's most frequent one. If `clients` are given,
+    only their samples are used, for one model each; the column "client" and the ids for `models` then count from 0 in
+    their order.
     """
     rows = np.arange(len(held_out.n)) if clients is None else clients
     found = dict[tuple[str, str], list[Tensor]]()
@@ -201,6 +202,8 @@ def evaluate(
                 measured |= own(metrics, outputs, y, valid)
             for metric, values in measured.items():
                 found.setdefault((estimand, metric), []).append(values)
+    for estimand in [name for name, metric in found if metric == "accuracy"]:
+        found[estimand, "majority_share"] = [torch.from_numpy(held_out.majority[rows])]
     tables = [
         pd.DataFrame({"client": np.arange(len(rows)), "estimand": estimand, "metric": metric, "value": value})
         for (estimand, metric), value in ((key, torch.cat(values).cpu()) for key, values in found.items())

@@ -182,6 +182,15 @@ def test_print_shows_sizes_balance_and_overlap():
     assert str(leaky).splitlines()[3].split()[-1] == "1"  # one client has one class
 
 
+def test_the_majority_is_that_of_training():
+    x, y = np.arange(12.0)[:, None], np.array([0, 0, 1, 1, 1, 0, 1, 1, 0, 0, 0, 1])
+    parts = data.Partition(([0, 1, 2], [3, 4, 5]), ([6, 7, 8], [9, 10, 11]))
+    clients = data.from_indices(x, y, parts, common=[0, 1, 2, 3])
+    assert clients.majority_share().tolist() == pytest.approx([2 / 3, 2 / 3])
+    assert clients.majority_share("test").tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert clients.majority_share("common").tolist() == [0.5]
+
+
 @given(
     st.lists(st.tuples(*[st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True)] * 2), min_size=1, max_size=4)
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import groupby
 from math import ceil
 
@@ -25,13 +25,15 @@ class StackedSamples:
     """Samples of the clients of several seeds, laid end to end: inputs `x`, (N, ...), and targets `y`, (N,).
 
     Row after row (one client of one seed) has `n` samples, (R,). Inputs are pixels and tokens unchanged, or numbers in
-    `dtype`. What lies in a file is read batch by batch, all else is on the run's device.
+    `dtype`. What lies in a file is read batch by batch, all else is on the run's device. `majority`, (R,), is the share
+    of a row's samples that have the client's most frequent class of training.
     """
 
     x: Tensor | Mapped
     y: Tensor
     n: np.ndarray
     dtype: torch.dtype
+    majority: np.ndarray = field(default_factory=partial(np.zeros, 0))
 
     @classmethod
     def stack(cls, seeds: Sequence[Samples], dtype: torch.dtype, device: str | torch.device) -> StackedSamples:

@@ -23,8 +23,8 @@ def still_learning(scores: Scores, share: Scores | None, level: float, aim: floa
     """Return by label why methods are not trained enough to be judged; those that are, are left out.
 
     The metric still improves if its `late_gain` exceeds `aim` and is shown by a t interval over seeds, all methods
-    together at `level`. Or clients' own models are in mean not above the share of each client's most frequent class
-    (`share`), where that is known.
+    together at `level`. Or clients' own models are in mean not above what always naming each client's most frequent
+    class of training reaches (`share`), where that is known.
     """
     gains = late_gain(scores.curves, scores.rounds)
     each = 1 - (1 - level) / len(scores.methods)

@@ -173,6 +173,9 @@ def predictions_of(
             told.append(f"Columns not read: {', '.join(unread)}.")
         if "sample" not in read and len(read[["method", "seed"]].drop_duplicates()) > 1:
             told.append("No column sample: rows are the same patients in the same order under each method and seed.")
+        wide = [name for name in read if name.startswith(_CLASS)]
+        if not read[wide].equals(table[wide].astype(float)):
+            told.append("Where rounded probabilities do not add up to 1, they are divided by their sum.")
         read, which = _of_event(read, path, event, named)
         return read, None, False, told + which
     design = told_design({"run": config}, clients)
@@ -240,15 +243,21 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
-    """Check that probabilities add up to one and that every outcome is one of the classes; write outcomes as text."""
+    """Check that every outcome is one of the classes, and write it as text; let probabilities add up to one.
+
+    They must do so already, but for rounding to two decimals or more.
+    """
     if len(wide) < 2:
         raise ValueError(f"{path} has one column of probabilities, {wide[0]}; of several classes each needs its own.")
     sums = found[wide].sum(axis=1)
-    if (wrong := (sums - 1).abs() > _SUM).any():
-        row = int(np.argmax(wrong))
-        raise ValueError(
-            f"{path}: {', '.join(wide)} must add up to 1, but add up to {sums[row]:.6g} in row {row} (from 0)."
-        )
+    decimals = next((d for d in (2, 3) if np.array_equal(found[wide], found[wide].round(d))), 4)
+    if (off := (sums - 1).abs() > _SUM).any():
+        if (wrong := (sums - 1).abs() > len(wide) * (0.5 * 10.0**-decimals + 1e-9)).any():
+            row = int(np.argmax(wrong))
+            raise ValueError(
+                f"{path}: {', '.join(wide)} must add up to 1, but add up to {sums[row]:.6g} in row {row} (from 0)."
+            )
+        found.loc[off, wide] = found.loc[off, wide].div(sums[off], axis=0)
     outcome = found["outcome"]
     if pd.api.types.is_numeric_dtype(outcome) and (outcome % 1 == 0).all():
         outcome = outcome.astype(np.int64)

@@ -93,6 +93,15 @@ def test_files_and_rows_without_a_number_read_the_same(tmp_path):
         pd.testing.assert_frame_equal(fs.assess(given, "brier").pooled, expected)
 
 
+def test_rounded_probabilities_are_divided_by_their_sum():
+    rows = pd.DataFrame({"method": ["a"] * 3, "outcome": [0, 1, 2], "p_0": [0.33, 0.2, 0], "p_1": [0.33, 0.7, 0]})
+    found = fs.assess(rows.assign(p_2=[0.33, 0.1, 1]), "log_loss")
+    assert found.pooled["estimate"].iloc[0] == pytest.approx(-(np.log(1 / 3) + np.log(0.7) + 0) / 3)
+    assert "Where rounded probabilities do not add up to 1, they are divided by their sum." in found.notes
+    with pytest.raises(ValueError, match="add up to 1, but add up to 0.9"):
+        fs.assess(rows.assign(p_2=[0.335, 0.0, 1]), "log_loss")
+
+
 def test_the_same_patients_under_every_seed_are_one_block():
     both = pd.concat([ROWS.assign(seed=0), ROWS.assign(seed=7, probability=0.5)], ignore_index=True)
     assert len(arrange(read_predictions(both)).blocks) == 1
