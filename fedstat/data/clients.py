@@ -157,8 +157,7 @@ class Samples:
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Count each client's samples of every class; shape (K, classes)."""
-        size = len(self.n) * classes
-        return np.bincount(self.owners * classes + self.y, minlength=size).reshape(len(self.n), classes)
+        return np.bincount(self.owners * classes + self.y, minlength=len(self.n) * classes).reshape(-1, classes)
 
     def row_hashes(self) -> np.ndarray:
         """Return a 64-bit hash of each sample's input, client after client; shape (N,).

@@ -249,7 +249,7 @@ def rounds(
     plan = make_plan(
         method, model, clients, training, participation, seed, vary, chunk, dtype, device, executor, attack
     )
-    return loop(plan.start(), 0, plan.participation)
+    return loop(plan.start({}), 0, plan.participation)
 
 
 def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown) -> Result:
@@ -263,7 +263,7 @@ def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | P
     ):
         if place is not None:
             check_free(place, None if resume is None else plan.config)
-        runs = plan.start(None if resume is None else resume.states, advance)
+        runs = plan.start({} if resume is None else resume.states, advance)
         advance(steps=0)
         for label in plan.methods:
             announce(progress, f"{label}:", runs[label, next(iter(plan.replicates))].route)

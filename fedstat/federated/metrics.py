@@ -50,11 +50,8 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
     """
     n, known = valid.sum(1), finite(outputs, valid)
 
-    def of_outputs(values: Tensor) -> Tensor:
-        return torch.where(known, values, torch.nan)
-
-    def mean(values: Tensor) -> Tensor:
-        return of_outputs(torch.where(valid, values, 0).sum(1) / n)
+    def mean(values: Tensor, count: Tensor) -> Tensor:
+        return torch.where(known, values.sum(1) / count, torch.nan)
 
     task, given = LOSSES[learner.task], {}
     if learner.losses is not task:
@@ -62,18 +59,19 @@ def standard(learner: Learner, outputs: Tensor, y: Tensor, valid: Tensor) -> dic
         for k, mine in enumerate(valid):  # without padding, since a loss of one's own may look at all samples
             of_samples = learner.losses(outputs[k, mine].to(learner.network.dtype), y[k, mine])
             losses[k, mine] = of_samples.to(outputs.dtype)
-        given = {"loss": mean(losses)}
+        given = {"loss": mean(losses, n)}
     if learner.task == "squared":
-        return ({"mse": 2 * mean(task(outputs, y))} if outputs.shape[-1] == 1 else {}) | given
+        squared = {"mse": 2 * mean(torch.where(valid, task(outputs, y), 0), n)} if outputs.shape[-1] == 1 else {}
+        return squared | given
     guess = (outputs.squeeze(-1) > 0).long() if learner.task == "logistic" else outputs.argmax(-1)
-    hit = (guess == y).to(outputs.dtype)
+    hit = ((guess == y) & valid).to(outputs.dtype)
     member = F.one_hot(y, 2 if learner.task == "logistic" else outputs.shape[-1]).to(outputs.dtype) * valid[..., None]
     counts = member.sum(1)
     recall = (member * hit[..., None]).sum(1) / counts.clamp(min=1)
     return {
-        "accuracy": mean(hit),
-        "balanced_accuracy": of_outputs(recall.sum(1) / (counts > 0).sum(1)),
-        "log_loss": mean(task(outputs, y)),
+        "accuracy": mean(hit, n),
+        "balanced_accuracy": mean(recall, (counts > 0).sum(1)),
+        "log_loss": mean(torch.where(valid, task(outputs, y), 0), n),
     } | given
 
 

@@ -101,9 +101,9 @@ class Plan:
         return replace(self, config=self.config | seen, analysis=analysis)
 
     def start(
-        self, states: Mapping[Key, State] | None = None, advance: Callable[..., None] = lambda note, steps: None
+        self, states: Mapping[Key, State], advance: Callable[..., None] = lambda note, steps: None
     ) -> dict[Key, Run]:
-        """Make ready all runs, from `states` or from their methods' starts; `advance` is that of the progress bar."""
+        """Make ready all runs, from `states` or else their methods' starts; `advance` is that of the progress bar."""
         runs, keys = {}, [(label, seed) for label in self.methods for seed in self.replicates]
         for label, seed in keys:  # before the first method trains anybody
             if overrides(self.methods[label], "at_once"):
@@ -114,8 +114,8 @@ class Plan:
                 check_participation(mechanism, self.participation, len(self.replicates[seed].clients))
         for key in keys:
             advance(partial("preparing {}, seed {}".format, *key), steps=0)
-            state = None if states is None else states[key]
-            runs[key] = start_run(key, self.methods[key[0]], self.replicates[key[1]], self.equipment[key[0]], state)
+            method, replicate, equipment = self.methods[key[0]], self.replicates[key[1]], self.equipment[key[0]]
+            runs[key] = start_run(key, method, replicate, equipment, states.get(key))
         return runs
 
 
@@ -207,9 +207,8 @@ def _rehearsed(
     def right(name: ExecutorName) -> ExecutorName:
         name = rehearse(replicate.network, replicate.clients.train, name)
         name = rehearse_parts(trained.values(), methods.values(), replicate, name) if own else name
-        for label, method in methods.items():
-            if is_own(method):
-                name = rehearse_method(method, trained[label], task, replicate, name)
+        for label in [label for label, method in methods.items() if is_own(method)]:
+            name = rehearse_method(methods[label], trained[label], task, replicate, name)
         return name
 
     if isinstance(executor, str):

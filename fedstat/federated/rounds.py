@@ -236,14 +236,14 @@ def _parts(held_out: StackedSamples, rows: np.ndarray, model: int) -> Iterator[t
     if (held_out.n == held_out.n_max).all() or len(rows) * held_out.n_max * each <= _INPUTS:
         for first in range(0, len(rows), step):
             yield slice(first, min(first + step, len(rows))), held_out.n_max
-        return
-    first, n = 0, held_out.n[rows].tolist()
-    while first < len(n):
-        last, most = first + 1, n[first]
-        while last < min(first + step, len(n)) and (last + 1 - first) * max(most, n[last]) * each <= _INPUTS:
-            most, last = max(most, n[last]), last + 1
-        yield slice(first, last), most
-        first = last
+    else:
+        first, n = 0, held_out.n[rows].tolist()
+        while first < len(n):
+            last, most = first + 1, n[first]
+            while last < min(first + step, len(n)) and (last + 1 - first) * max(most, n[last]) * each <= _INPUTS:
+                most, last = max(most, n[last]), last + 1
+            yield slice(first, last), most
+            first = last
 
 
 def start_run(key: Key, method: Method, replicate: Replicate, equipment: Equipment, state: State | None = None) -> Run:

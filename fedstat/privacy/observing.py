@@ -190,7 +190,7 @@ def observe(
     _rates(training)
     _check(clients, looks)
     whole("seed", seed, 0)
-    runs = make_plan({"it": method}, model, clients, training, seed=seed, dtype=dtype, device=device).start()
+    runs = make_plan({"it": method}, model, clients, training, seed=seed, dtype=dtype, device=device).start({})
     (run,) = runs.values()
     if run.network.noisy:
         raise ValueError("model must be without dropout, whose noise the attacker does not know; take its layers out.")

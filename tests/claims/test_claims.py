@@ -356,15 +356,15 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "limits.py").write_text("LIMIT = 9\n")
     (tmp_path / "squares.py").write_text(FILE.format(id="SQ-1") + MUTANT)
     yield tmp_path
-    for name in ("limits", "squares", "cubes"):
+    for name in ("limits", "squares", "cubes", "other"):
         sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("n != 3", "SQ-0: it came out refuted and has no control; add .* What refutes it: n = 3"),
-        ("1 / (n - 3) < 1", "SQ-0: its reading 'all' raised ZeroDivisionError in line 5: division by zero"),
+        ("n != 3", r"SQ-0: it came out refuted and has no control; add .* What refutes it: n = 3"),
+        ("1 / (n - 3) < 1", r"SQ-0: its reading 'all' raised ZeroDivisionError in line 5: division by zero"),
     ],
 )
 def test_a_claim_that_cannot_be_judged_leaves_the_verdicts_of_others(folder, right, wrong):

@@ -47,7 +47,7 @@ def facts(seed=SEEDS, clients=dealt, **options):
     traffic = go(clients=clients, seed=seed, **options).traffic
     found = {s: {"participants": rows["client"].tolist()} for s, rows in traffic.groupby("seed", sort=False)}
     plan = make_plan(fs.FedAvg(), net, clients, TRAINING, 0.5, seed, options.get("vary"))
-    for (_, s), run in plan.start().items():
+    for (_, s), run in plan.start({}).items():
         held = run.replicate.clients
         rows = np.concatenate([part.client(k)[0] for part in (held.train, held.test) for k in range(6)])
         steps = BatchOrders(4, run.equipment.samples, 0, noisy=True).of(run.replicate.jobs(range(6)), 0, [2] * 6)

@@ -160,7 +160,8 @@ class Growing:
         self.blocks.append(joined([table], self.dtypes))
         if len(self.blocks) >= _PIECES:  # many small tables would keep memory in pieces
             self._join()
-        self._seal()
+        if self.aside is not None and sum(map(len, self.blocks)) >= SEGMENT:
+            self._seal(self.aside)
 
     def rows(self, kept: Mapping[tuple[str, int], int] | None = None) -> Rows:
         """Return the table as it stands."""
@@ -177,20 +178,18 @@ class Growing:
     def _join(self) -> None:
         self.blocks = [joined(self.blocks, self.dtypes)]
 
-    def _seal(self) -> None:
+    def _seal(self, aside: Path) -> None:
         """Write what fills segments."""
-        if self.aside is None or sum(map(len, self.blocks)) < SEGMENT:
-            return
         full, rest = divided(joined(self.blocks, self.dtypes))
         try:
             for table in full:
-                self.aside.mkdir(parents=True, exist_ok=True)
-                segment = Segment.write(table, self.aside, named(self.name, len(self.segments)))
-                reach_disk(self.aside / segment.name)  # a checkpoint that links to it takes that for granted
+                aside.mkdir(parents=True, exist_ok=True)
+                segment = Segment.write(table, aside, named(self.name, len(self.segments)))
+                reach_disk(aside / segment.name)  # a checkpoint that links to it takes that for granted
                 self.segments.append(segment)
         except OSError as error:
             raise OSError(
-                f"rows of {self.name} could not be written in {self.aside}: {error}. The last checkpoint, if there is "
+                f"rows of {self.name} could not be written in {aside}: {error}. The last checkpoint, if there is "
                 "one, stays; make room or mend the folder, and continue from it with resume=fs.load(folder)."
             ) from error
         self.blocks = [rest] if len(rest) else []
@@ -213,9 +212,8 @@ def divided(table: pd.DataFrame) -> tuple[list[pd.DataFrame], pd.DataFrame]:
 
 def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.DataFrame:
     """Append tables to each other; text becomes categories, in alphabetical order."""
-    tables = [table for table in tables if len(table)]  # labels of an empty one are of no type that joins others
-    if not tables:
-        return pd.DataFrame(columns=list(dtypes)).astype(dtypes)
+    filled = [table for table in tables if len(table)]  # labels of an empty one are of no type that joins others
+    tables = filled or [pd.DataFrame(columns=list(dtypes)).astype(dtypes)]
     text = [name for name in dtypes if name in TEXT]
     if len(tables) == 1 and all(isinstance(tables[0][name].dtype, pd.CategoricalDtype) for name in text):
         return tables[0][list(dtypes)]

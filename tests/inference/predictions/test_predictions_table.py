@@ -98,7 +98,7 @@ def test_rounded_probabilities_are_divided_by_their_sum():
     found = fs.assess(rows.assign(p_2=[0.33, 0.1, 1]), "log_loss")
     assert found.pooled["estimate"].iloc[0] == pytest.approx(-(np.log(1 / 3) + np.log(0.7) + 0) / 3)
     assert "Where rounded probabilities do not add up to 1, they are divided by their sum." in found.notes
-    with pytest.raises(ValueError, match="add up to 1, but add up to 0.9"):
+    with pytest.raises(ValueError, match="must add up to 1, but add up to 0"):
         fs.assess(rows.assign(p_2=[0.335, 0.0, 1]), "log_loss")
 
 
