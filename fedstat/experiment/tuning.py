@@ -13,7 +13,6 @@ from fedstat.experiment.build import Setup
 from fedstat.experiment.parsing import grid_of
 from fedstat.federated.client.local import training_of
 from fedstat.federated.record.progress import Shown, announce
-from fedstat.tuning import Tuning
 
 #: Said where samples that test under a seed of the run may have validated under a seed of tuning.
 _MIXED = (
@@ -32,6 +31,7 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     if tune is None:
         return setup, ""
     grids = {label: grid_of(experiment, label, values) for label, values in experiment.grids.items()}
+    metric = tune.metric or ("accuracy" if setup.dataset.classes else "mse")
     try:
         found = fs.tune(
             {label: grid.maker for label, grid in grids.items()},
@@ -43,7 +43,7 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
             seed=tune.seeds,
             growths=tune.growths,
             last=tune.last or experiment.evaluation.last,
-            metric=tune.metric or ("accuracy" if setup.dataset.classes else "mse"),
+            metric=metric,
             fresh=tune.fresh or None,
             folder=out / "tuning",
             participation=setup.participation,
@@ -58,7 +58,8 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
     except (FloatingPointError, ValueError) as error:
         raise type(error)(f"tune, {error}") from None
     announce(progress, "the run, with what was chosen")
-    table = pd.concat([_rows(label, tuning) for label, tuning in found.items()], ignore_index=True)
+    table = pd.concat([tuning.table.assign(method=label) for label, tuning in found.items()], ignore_index=True)
+    table = table[["method", "trial", "mean", "low", "high", "chosen"]].rename(columns={"mean": f"mean {metric}"})
     with atomic_file(out / "tuning.csv") as path:
         table.to_csv(path, index=False)
     write_text(out / "tuning.txt", f"{found}\n")
@@ -71,10 +72,3 @@ def chosen_for(setup: Setup, out: Path, progress: Shown = None) -> tuple[Setup, 
         replace(setup, methods={**setup.methods, **found.method}, training={**experiment.trainings, **found.training}),
         told + _MIXED * mixes,
     )
-
-
-def _rows(label: str, tuning: Tuning) -> pd.DataFrame:
-    """Return a method's trials as rows that those of other parameters go with."""
-    table = tuning.table[["trial", "mean", "low", "high", "chosen"]].rename(columns={"mean": f"mean {tuning.metric}"})
-    table.insert(0, "method", label)
-    return table

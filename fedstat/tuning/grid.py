@@ -31,7 +31,7 @@ class Trial:
     @property
     def label(self) -> str:
         """The values in words, by which the trial is known in tables."""
-        return ", ".join(f"{name}={shown(value)}" for name, value in self.values.items())
+        return assigned(self.values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +124,11 @@ class Grid:
             if None not in numbers and rank(value) in (min(numbers), max(numbers)):  # type: ignore[type-var]
                 found[name] = value
         return found
+
+
+def assigned(values: Mapping[str, Any]) -> str:
+    """Say values by their names."""
+    return ", ".join(f"{name}={shown(value)}" for name, value in values.items())
 
 
 def shown(value: Any) -> str:

@@ -13,7 +13,7 @@ from fedstat.federated.client.local import Training
 from fedstat.federated.method import Method
 from fedstat.inference import PairedDifference, interval, mean_interval
 from fedstat.inference.reading.scores import SHARES
-from fedstat.tuning.grid import shown
+from fedstat.tuning.grid import assigned, shown
 
 _NAN = float("nan")
 
@@ -165,8 +165,7 @@ class Tuning:
         return f"{counted(trials, 'trial')} under {under}, {counted(runs, 'run')} of {counted(self.rounds, 'round')}"
 
     def __repr__(self) -> str:
-        chosen = ", ".join(f"{name}={shown(value)}" for name, value in self.best.items())
-        return f"Tuning({chosen}; {self.equal_budget})"
+        return f"Tuning({assigned(self.best)}; {self.equal_budget})"
 
     def __str__(self) -> str:
         note = f"({100 * self.level:.4g}% limits over seeds, of each trial by itself)"
@@ -183,14 +182,13 @@ class Tuning:
     def _choice(self) -> list[str]:
         mean = float(self.table.loc[self.table["chosen"], "mean"].iloc[-1])
         order = " then ".join(" with ".join(step) for step in self.steps)
-        chosen = ", ".join(f"{name}={shown(value)}" for name, value in self.best.items())
         told = [
-            f"Chosen on validation samples: {chosen}.",
+            f"Chosen on validation samples: {assigned(self.best)}.",
             f"{self.metric} {mean:.4f}, mean over clients, the last {self.last} of {counted(self.rounds, 'round')} and "
             f"{counted(len(self.seeds), 'seed')}; {'more' if self.higher else 'less'} is better.",
         ]
         if len(self.steps) > 1:
-            held = ", ".join(f"{name}={shown(self.start[name])}" for step in self.steps[1:] for name in step)
+            held = assigned({name: self.start[name] for step in self.steps[1:] for name in step})
             told.append(f"Order: {order}, the best of the earlier ones held; to begin with {held}.")
         last = self.table[self.table["step"] == self.table["step"].max()]
         if (ties := int((last["mean"] == mean).sum())) > 1:

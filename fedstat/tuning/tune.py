@@ -243,15 +243,11 @@ class _Scores:
         self.trials: dict[str, Trial] = {}
         self.values: dict[str, pd.DataFrame] = {}  # seed by split
 
-    def mean(self, label: str, split: str = "validation") -> float:
-        """Mean over seeds; NaN if training diverged under any."""
-        return float(self.values[label][split].mean(skipna=False))
-
     def best(self, labels: Iterable[str], higher: bool, split: str = "validation") -> str | None:
-        """Return the first of the best; None if all diverged."""
-        ranked = {one: (1 if higher else -1) * self.mean(one, split) for one in labels}
-        known = {one: value for one, value in ranked.items() if np.isfinite(value)}
-        return max(known, key=lambda one: known[one]) if known else None
+        """Return the first of the best in the mean over seeds; None if all diverged under some seed."""
+        means = {one: float(self.values[one][split].mean(skipna=False)) for one in labels}
+        known = {one: value for one, value in means.items() if np.isfinite(value)}
+        return (max if higher else min)(known, key=lambda one: known[one], default=None)
 
 
 @dataclass(frozen=True)
