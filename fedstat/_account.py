@@ -124,10 +124,8 @@ def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, del
     row: dict[str, Any] = {"method": label, "seed": seed, "clients": clients, "rounds": rounds}
     if spec is None:
         none = "no mechanism"
-        return row | {
-            "noise": 0.0, "epsilon": math.inf, "epsilon_server": math.inf, "delta": math.nan, "relation": none,
-            "sampling": none, "accountant": none,
-        }  # fmt: skip
+        nothing = Spent(math.inf, math.inf, math.nan, relation=none, sampling=none, rounds=rounds, accountant=none)
+        return row | {"noise": 0.0, **vars(nothing)}
     if not isinstance(spec, Mapping) or spec.get("type") != _KNOWN:
         name = spec.get("type", spec) if isinstance(spec, Mapping) else spec
         raise NoAccount(f"no account for {name}, of {label}: Gaussian of fs.mechanisms alone has one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 
 from fedstat.claims.evidence import Evidence, Verdict
 from fedstat.claims.mutation import TURNED, scaled
@@ -38,18 +39,11 @@ def probability(successes: int, n: int, *, at_least: float, what: str) -> Eviden
         f"{what}: {successes} of {n}, one-sided 95% limits {low:.3f} and {high:.3f}, claimed at least {at_least:g}"
     )
     if verdict == "undecided" and at_least < 1:
-        summary += f"; {_needed(at_least)} successes in a row would decide for it"
+        needed = next(k for k in count(1) if clopper_pearson(k, k, _ONE_SIDED)[0] > at_least)
+        summary += f"; {needed} successes in a row would decide for it"
     turned = clopper_pearson(n - successes, n, _ONE_SIDED)[1] < at_least
     made = {TURNED: turned} if verdict == "supported" else {}
     return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs), made=made)
-
-
-def _needed(at_least: float) -> int:
-    """Count the successes in a row whose lower limit exceeds `at_least`."""
-    n = 1
-    while clopper_pearson(n, n, _ONE_SIDED)[0] <= at_least:
-        n += 1
-    return n
 
 
 def within(

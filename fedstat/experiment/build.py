@@ -228,15 +228,13 @@ def _deal(spec: dealing.Dealing, dataset: Dataset, pool: bool, seed: int) -> Par
     """Deal the samples that may be held: all of them, or those outside the official test part."""
     held = np.arange(len(dataset.y)) if pool else np.flatnonzero(~dataset.test)
     y, test = dataset.y, dataset.test
-    official = isinstance(spec, dealing.DirichletDraws) or (
-        isinstance(spec, dealing.Tested) and isinstance(spec.test, str)
-    )
-    if official and (pool or not test.any()):
+    tested = spec.test if isinstance(spec, dealing.Tested) else "drawn"
+    if isinstance(tested, str) and (pool or not test.any()):
         raise ValueError(
             f"test samples come from an official test part here; {dataset.name} has none, or data.pool is true."
         )
     by_class = f'kind = "{spec.kind}"' if not isinstance(spec, dealing.Iid | dealing.Group) else ""
-    by_class = 'test = "own classes"' if isinstance(spec, dealing.Tested) and spec.test == "own classes" else by_class
+    by_class = 'test = "own classes"' if tested == "own classes" else by_class
     if by_class and not dataset.classes:
         raise ValueError(f"{by_class} needs class labels, and the targets of {dataset.name} are numbers.")
     match spec:
@@ -263,9 +261,9 @@ def _deal(spec: dealing.Dealing, dataset: Dataset, pool: bool, seed: int) -> Par
             part = fs.data.domains(groups, spec.groups, spec.clients, seed=seed).within(held)
         case _:
             raise TypeError(f"no rule for {type(spec).__name__}")
-    if isinstance(spec, dealing.Tested) and spec.test == "own classes":
+    if isinstance(spec, dealing.Tested) and tested == "own classes":
         part = fs.data.own_test(part, y, test, most=spec.most_test, seed=seed)
-    elif isinstance(spec, dealing.Tested) and spec.test == "all":
+    elif tested == "all":
         part = replace(part, test=(np.flatnonzero(test),) * len(part))
     return fs.data.permute_labels(part, len(dataset.classes), seed=seed) if spec.permute_labels else part
 

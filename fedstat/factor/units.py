@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 
@@ -31,6 +29,4 @@ def units_as_columns(weights: np.ndarray) -> np.ndarray:
     >>> units_as_columns(weights)[:, 0]  # the first unit's weights at both clients
     array([ 0,  1,  2,  3, 12, 13, 14, 15])
     """
-    clients, units, *incoming = weights.shape
-    fan_in = math.prod(incoming)
-    return weights.reshape(clients, units, fan_in).transpose(0, 2, 1).reshape(clients * fan_in, units)
+    return np.moveaxis(weights, 1, -1).reshape(-1, weights.shape[1])
