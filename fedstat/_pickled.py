@@ -18,8 +18,8 @@ _VALUES = {
     *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"),
     *("BINBYTES", "SHORT_BINBYTES", "GLOBAL"),
 }
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 _MARK = object()
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (), "MARK": _MARK}
 _OPCODES = 1 << 21  # CIFAR's largest file has some 200,000; an empty dictionary is one byte there and 64 here
 
 
@@ -45,6 +45,11 @@ def _build(raw: bytes, classes: Collection[str]) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     room = len(raw)  # a pickle may use one long string for many arrays
+
+    def last(count: int) -> list[Any]:
+        values = [_plain(value) for value in stack[-count:]]
+        del stack[-count:]
+        return values
 
     def since_mark() -> list[Any]:
         start = len(stack) - 1
@@ -75,24 +80,15 @@ def _build(raw: bytes, classes: Collection[str]) -> Any:
                 stack.append([])
             case "EMPTY_DICT":
                 stack.append({})
-            case "MARK":
-                stack.append(_MARK)
             case "TUPLE":
                 stack.append(tuple(since_mark()))
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                size = int(opcode.name[-1])
-                stack[-size:] = [tuple(_plain(value) for value in stack[-size:])]
-            case "APPEND":
-                value = _plain(stack.pop())
-                _top(stack, list).append(value)
-            case "APPENDS":
-                values = since_mark()
+                stack.append(tuple(last(int(opcode.name[-1]))))
+            case "APPEND" | "APPENDS":
+                values = last(1) if opcode.name == "APPEND" else since_mark()
                 _top(stack, list).extend(values)
-            case "SETITEM":
-                value, key = _plain(stack.pop()), stack.pop()
-                _top(stack, dict)[_key(key)] = value
-            case "SETITEMS":
-                values = since_mark()
+            case "SETITEM" | "SETITEMS":
+                values = last(2) if opcode.name == "SETITEM" else since_mark()
                 _top(stack, dict).update(zip(map(_key, values[::2]), values[1::2], strict=True))
             case "BINPUT" | "LONG_BINPUT":
                 memo[argument] = _plain(stack[-1])
