@@ -248,29 +248,21 @@ def bootstrap_loadings(
             f"x must vary in the draws, but in {lost} of {draws} a column is constant{gaps} (column {column} holds one "
             "value in most rows); leave it out."
         )
+    rotations, communalities, converged = zip(*found, strict=True)
     phi = None
     if estimate.correlations is not None:
-        phi = _interval(estimate.correlations, [d.rotation.correlations for d in found], level)
+        phi = _interval(estimate.correlations, [rotation.correlations for rotation in rotations], level)
     return LoadingBootstrap(
-        _interval(estimate.loadings, [d.rotation.loadings for d in found], level),
-        _interval(fit.communalities_, [d.communalities for d in found], level),
+        _interval(estimate.loadings, [rotation.loadings for rotation in rotations], level),
+        _interval(fit.communalities_, communalities, level),
         phi,
-        np.mean([np.diag(congruence(d.rotation, estimate)) for d in found], axis=0),
-        np.mean([d.communalities >= AT_BOUND for d in found], axis=0),
+        np.mean([np.diag(congruence(rotation, estimate)) for rotation in rotations], axis=0),
+        np.mean(np.array(communalities) >= AT_BOUND, axis=0),
         level,
         len(found),
         lost,
-        sum(not d.converged for d in found),
+        converged.count(False),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Draw:
-    """One draw's analysis, its factors turned to the estimate's."""
-
-    rotation: Rotation
-    communalities: np.ndarray
-    converged: bool
 
 
 def _draw(
@@ -280,8 +272,11 @@ def _draw(
     turn: Callable[[np.ndarray], Rotation],
     missing: Missing | None,
     correlation: Callable[[np.ndarray], np.ndarray] | None,
-) -> list[_Draw]:
-    """Draw rows of standardised data (raw for `correlation`) and analyse them; nothing if they have no correlations."""
+) -> list[tuple[Rotation, np.ndarray, bool]]:
+    """Draw rows of standardised data (raw for `correlation`); nothing if they have no correlations.
+
+    Else return loadings turned to the estimate's, communalities, and whether the analysis converged.
+    """
     n = len(z)
     counts = rng.multinomial(n, np.full(n, 1 / n))
     if correlation is not None:
@@ -307,7 +302,7 @@ def _draw(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # counted instead
         fit = PrincipalAxis(m).fit_correlation(smoothed(r)[0])
-    return [_Draw(turn(fit.loadings_), fit.communalities_, fit.converged_)]
+    return [(turn(fit.loadings_), fit.communalities_, fit.converged_)]
 
 
 def _turning(
