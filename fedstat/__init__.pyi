@@ -1,107 +1,56 @@
-from . import (
-    claims,
-    data,
-    experiment,
-    export,
-    factor,
-    federated,
-    inference,
-    methods,
-    models,
-    ntk,
-    parameterization,
-    privacy,
-    report,
-    testing,
-    theory,
-    tuning,
-)
-from .federated import (
-    SGD,
-    Adam,
-    AdamW,
-    Federation,
-    Method,
-    Patience,
-    RayExecutor,
-    Result,
-    State,
-    Training,
-    Update,
-    aggregators,
-    attacks,
-    attendance,
-    compression,
-    describe,
-    extend,
-    federate,
-    load,
-    mechanisms,
-    metrics,
-    newcomers,
-    rounds,
-    schedules,
-    server,
-)
-from .inference import assess, compare, compare_printed, read_printed, read_results
-from .methods import Count, FedAvg, FedFac, FedSplit, Local, Quantile
-from .tuning import Tuning, tune
-
-__all__ = [
-    "SGD",
-    "Adam",
-    "AdamW",
-    "Count",
-    "FedAvg",
-    "FedFac",
-    "FedSplit",
-    "Federation",
-    "Local",
-    "Method",
-    "Patience",
-    "Quantile",
-    "RayExecutor",
-    "Result",
-    "State",
-    "Training",
-    "Tuning",
-    "Update",
-    "aggregators",
-    "assess",
-    "attacks",
-    "attendance",
-    "claims",
-    "compare",
-    "compare_printed",
-    "compression",
-    "data",
-    "describe",
-    "experiment",
-    "export",
-    "extend",
-    "factor",
-    "federate",
-    "federated",
-    "inference",
-    "load",
-    "mechanisms",
-    "methods",
-    "metrics",
-    "models",
-    "newcomers",
-    "ntk",
-    "parameterization",
-    "privacy",
-    "read_printed",
-    "read_results",
-    "report",
-    "rounds",
-    "schedules",
-    "server",
-    "testing",
-    "theory",
-    "tune",
-    "tuning",
-]
+from . import claims as claims
+from . import data as data
+from . import experiment as experiment
+from . import export as export
+from . import factor as factor
+from . import federated as federated
+from . import inference as inference
+from . import methods as methods
+from . import models as models
+from . import ntk as ntk
+from . import parameterization as parameterization
+from . import privacy as privacy
+from . import report as report
+from . import testing as testing
+from . import theory as theory
+from . import tuning as tuning
+from .federated import SGD as SGD
+from .federated import Adam as Adam
+from .federated import AdamW as AdamW
+from .federated import Federation as Federation
+from .federated import Method as Method
+from .federated import Patience as Patience
+from .federated import RayExecutor as RayExecutor
+from .federated import Result as Result
+from .federated import State as State
+from .federated import Training as Training
+from .federated import Update as Update
+from .federated import aggregators as aggregators
+from .federated import attacks as attacks
+from .federated import attendance as attendance
+from .federated import compression as compression
+from .federated import describe as describe
+from .federated import extend as extend
+from .federated import federate as federate
+from .federated import load as load
+from .federated import mechanisms as mechanisms
+from .federated import metrics as metrics
+from .federated import newcomers as newcomers
+from .federated import rounds as rounds
+from .federated import schedules as schedules
+from .federated import server as server
+from .inference import assess as assess
+from .inference import compare as compare
+from .inference import compare_printed as compare_printed
+from .inference import read_printed as read_printed
+from .inference import read_results as read_results
+from .methods import Count as Count
+from .methods import FedAvg as FedAvg
+from .methods import FedFac as FedFac
+from .methods import FedSplit as FedSplit
+from .methods import Local as Local
+from .methods import Quantile as Quantile
+from .tuning import Tuning as Tuning
+from .tuning import tune as tune
 
 __version__: str

@@ -1,71 +1,41 @@
-from .agreement import intraclass_correlation
-from .bootstrap import BootstrapInterval, LoadingBootstrap, bootstrap_loadings
-from .components import principal_components_loadings
-from .diagnostics import SamplingAdequacy, Sphericity, bartlett, explained_variance, kmo, root_mean_square_residual
-from .gaps import moments_with_gaps
-from .likelihood import FitTests, fit_tests
-from .moments import Moments
-from .numbers import compare_numbers
-from .ordinal import polychoric
-from .principal_axis import ConstantColumnWarning, IdentificationWarning, PrincipalAxis
-from .raters import IntraclassCorrelation, icc
-from .retention import (
-    Retention,
-    contribution_rule,
-    factor_parallel_analysis,
-    kaiser_rule,
-    ledermann_bound,
-    minimum_average_partial,
-    parallel_analysis,
-    scree_plot,
-)
-from .rotation import Rotation, rotate
-from .scales import reliability
-from .scores import Scores, factor_scores
-from .table import loading_table
-from .targets import Matching, congruence, match_factors, target_rotation
-from .units import units_as_columns
-
-__all__ = [
-    "BootstrapInterval",
-    "ConstantColumnWarning",
-    "FitTests",
-    "IdentificationWarning",
-    "IntraclassCorrelation",
-    "LoadingBootstrap",
-    "Matching",
-    "Moments",
-    "PrincipalAxis",
-    "Retention",
-    "Rotation",
-    "SamplingAdequacy",
-    "Scores",
-    "Sphericity",
-    "bartlett",
-    "bootstrap_loadings",
-    "compare_numbers",
-    "congruence",
-    "contribution_rule",
-    "explained_variance",
-    "factor_parallel_analysis",
-    "factor_scores",
-    "fit_tests",
-    "icc",
-    "intraclass_correlation",
-    "kaiser_rule",
-    "kmo",
-    "ledermann_bound",
-    "loading_table",
-    "match_factors",
-    "minimum_average_partial",
-    "moments_with_gaps",
-    "parallel_analysis",
-    "polychoric",
-    "principal_components_loadings",
-    "reliability",
-    "root_mean_square_residual",
-    "rotate",
-    "scree_plot",
-    "target_rotation",
-    "units_as_columns",
-]
+from .agreement import intraclass_correlation as intraclass_correlation
+from .bootstrap import BootstrapInterval as BootstrapInterval
+from .bootstrap import LoadingBootstrap as LoadingBootstrap
+from .bootstrap import bootstrap_loadings as bootstrap_loadings
+from .components import principal_components_loadings as principal_components_loadings
+from .diagnostics import SamplingAdequacy as SamplingAdequacy
+from .diagnostics import Sphericity as Sphericity
+from .diagnostics import bartlett as bartlett
+from .diagnostics import explained_variance as explained_variance
+from .diagnostics import kmo as kmo
+from .diagnostics import root_mean_square_residual as root_mean_square_residual
+from .gaps import moments_with_gaps as moments_with_gaps
+from .likelihood import FitTests as FitTests
+from .likelihood import fit_tests as fit_tests
+from .moments import Moments as Moments
+from .numbers import compare_numbers as compare_numbers
+from .ordinal import polychoric as polychoric
+from .principal_axis import ConstantColumnWarning as ConstantColumnWarning
+from .principal_axis import IdentificationWarning as IdentificationWarning
+from .principal_axis import PrincipalAxis as PrincipalAxis
+from .raters import IntraclassCorrelation as IntraclassCorrelation
+from .raters import icc as icc
+from .retention import Retention as Retention
+from .retention import contribution_rule as contribution_rule
+from .retention import factor_parallel_analysis as factor_parallel_analysis
+from .retention import kaiser_rule as kaiser_rule
+from .retention import ledermann_bound as ledermann_bound
+from .retention import minimum_average_partial as minimum_average_partial
+from .retention import parallel_analysis as parallel_analysis
+from .retention import scree_plot as scree_plot
+from .rotation import Rotation as Rotation
+from .rotation import rotate as rotate
+from .scales import reliability as reliability
+from .scores import Scores as Scores
+from .scores import factor_scores as factor_scores
+from .table import loading_table as loading_table
+from .targets import Matching as Matching
+from .targets import congruence as congruence
+from .targets import match_factors as match_factors
+from .targets import target_rotation as target_rotation
+from .units import units_as_columns as units_as_columns
