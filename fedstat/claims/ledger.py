@@ -13,7 +13,7 @@ from fedstat._files import write_text
 from fedstat.claims.claim import SEVERITIES, Claim, Judgement
 from fedstat.claims.evidence import FAVOURABLE, Evidence, Verdict
 from fedstat.claims.mutation import in_words
-from fedstat.claims.plain import plain
+from fedstat.claims.notation import plain
 
 #: Verdicts, each with a mark that reads without colour, and as they are counted.
 _VERDICTS: dict[Verdict, tuple[str, str]] = {

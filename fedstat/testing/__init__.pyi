@@ -1,0 +1,12 @@
+from .methods import Case as Case
+from .methods import check_method as check_method
+from .parts import check_aggregator as check_aggregator
+from .parts import check_attack as check_attack
+from .parts import check_attendance as check_attendance
+from .parts import check_compression as check_compression
+from .parts import check_executor as check_executor
+from .parts import check_loss as check_loss
+from .parts import check_mechanism as check_mechanism
+from .parts import check_metric as check_metric
+from .parts import check_optimizer as check_optimizer
+from .parts import check_schedule as check_schedule
