@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -96,34 +95,27 @@ def _pairwise(z: np.ndarray, known: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.asarray(np.clip(r, -1, 1))
 
 
-@dataclass(frozen=True, eq=False)
-class _Pattern:
-    """Rows with the same gaps: which columns they have, their weight, sums and sums of products."""
-
-    has: np.ndarray
-    weight: float
-    first: np.ndarray
-    second: np.ndarray
-
-
-def _patterns(z: np.ndarray, known: np.ndarray, w: np.ndarray) -> Iterator[_Pattern]:
+def _patterns(
+    z: np.ndarray, known: np.ndarray, w: np.ndarray
+) -> Iterator[tuple[np.ndarray, float, np.ndarray, np.ndarray]]:
+    """Yield of rows with the same gaps which columns they have, their weight, sums and sums of products."""
     kinds, of = np.unique(known, axis=0, return_inverse=True)
     for k, has in enumerate(kinds):
         rows = np.flatnonzero((of.ravel() == k) & (w > 0))
         if has.any() and len(rows):
             own, weight = z[np.ix_(rows, np.flatnonzero(has))], w[rows]
-            yield _Pattern(has, weight.sum(), weight @ own, (own * weight[:, None]).T @ own)
+            yield has, weight.sum(), weight @ own, (own * weight[:, None]).T @ own
 
 
 def _likelihood(z: np.ndarray, known: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and covariance of the normal law under which the observed values are likeliest, by EM."""
     p = z.shape[1]
     patterns = list(_patterns(z, known, w))
-    n, mean, s = sum(pattern.weight for pattern in patterns), np.zeros(p), np.eye(p)
+    n, mean, s = sum(weight for _, weight, _, _ in patterns), np.zeros(p), np.eye(p)
     for _ in range(_STEPS):
         first, second = np.zeros(p), np.zeros((p, p))
-        for pattern in patterns:
-            has, lacks = pattern.has, ~pattern.has
+        for has, weight, sums, products in patterns:
+            lacks = ~has
             # a row is expected to be `start + slope @ own`, with the covariance `rest` where it has gaps
             slope, rest = np.zeros((p, has.sum())), np.zeros((p, p))
             slope[has] = np.eye(has.sum())
@@ -134,9 +126,9 @@ def _likelihood(z: np.ndarray, known: np.ndarray, w: np.ndarray) -> tuple[np.nda
                     raise ValueError("x must have no column that is a combination of others; leave one out.") from None
                 rest[np.ix_(lacks, lacks)] = s[np.ix_(lacks, lacks)] - slope[lacks] @ s[np.ix_(has, lacks)]
             start = mean - slope @ mean[has]
-            own = slope @ pattern.first
-            first += pattern.weight * start + own
-            second += pattern.weight * (np.outer(start, start) + rest) + slope @ pattern.second @ slope.T
+            own = slope @ sums
+            first += weight * start + own
+            second += weight * (np.outer(start, start) + rest) + slope @ products @ slope.T
             second += np.outer(start, own) + np.outer(own, start)
         before, mean = s, first / n
         s = second / n - np.outer(mean, mean)

@@ -188,9 +188,8 @@ def target_rotation(loadings: np.ndarray, target: np.ndarray, *, oblique: bool =
     filled = np.where(given, target, 0.0)
     with one_thread(len(loadings)):
         rotation, _ = orthogonal_procrustes(loadings, filled)
-        if not oblique and given.all():
-            return Rotation(loadings @ rotation, rotation, None)
-        rotation = _projected(loadings, filled, given, rotation, "oblique" if oblique else "orthogonal")
+        if oblique or not given.all():
+            rotation = _projected(loadings, filled, given, rotation, "oblique" if oblique else "orthogonal")
         if not oblique:
             return Rotation(loadings @ rotation, rotation, None)
         # statsmodels returns the matrix of the factors, whose columns have unit length

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack, overload
 
@@ -218,10 +217,8 @@ def _tuned(
     choices: Grid, runner: Runner, seeds: list[int], fresh: list[int], growths: int, higher: bool, level: float
 ) -> Tuning:
     """Choose for one arm, and check the choice under the fresh seeds."""
-    scores, steps, held, grown = _search(choices, runner, seeds, growths, higher)
+    scores, table, held, grown = _search(choices, runner, seeds, growths, higher, level)
     best = grown.trial(held)
-    tables = [_tabulated(scores, step, number, runner.metric, level) for number, step in enumerate(steps, start=1)]
-    table = pd.concat(tables, ignore_index=True)
     check = _checked(runner, scores, best, fresh, higher, level) if fresh else None
     added = {
         name: tuple(value for value in some if value not in choices.values[name])
@@ -250,31 +247,23 @@ class _Scores:
         return (max if higher else min)(known, key=lambda one: known[one], default=None)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """What a step tried: labels in the order of the grid, those that ran before, and the choice."""
-
-    labels: tuple[str, ...]
-    before: frozenset[str]
-    chosen: str
-    names: tuple[str, ...]
-
-
 def _search(
-    grid: Grid, runner: Runner, seeds: Sequence[int], growths: int, higher: bool
-) -> tuple[_Scores, list[_Step], dict[str, Any], Grid]:
-    """Choose step by step from a grid that grows where the best is an end; what ran before is not run again."""
-    scores, steps, held = _Scores(), list[_Step](), dict(grid.start)
+    grid: Grid, runner: Runner, seeds: Sequence[int], growths: int, higher: bool, level: float
+) -> tuple[_Scores, pd.DataFrame, dict[str, Any], Grid]:
+    """Choose step by step from a grid that grows where the best is an end; what ran before is not run again.
+
+    Return the scores, a table of each step's trials in the order of the grid, the choice, and the grid as it has grown.
+    """
+    scores, tables, held = _Scores(), list[pd.DataFrame](), dict(grid.start)
     for number, names in enumerate(grid.steps, start=1):
         start, before = held, frozenset(scores.trials)
         for growth in range(growths + 1):
             trials = grid.trials(names, start)
-            labels = tuple(trial.label for trial in trials)
             new = [trial for trial in trials if trial.label not in scores.trials]
             what = f"step {number}" + (f", growth {growth}" if growth else "")
             scores.values |= runner.run(what, new, seeds, fresh=False) if new else {}
             scores.trials |= {trial.label: trial for trial in new}
-            chosen = scores.best(labels, higher)
+            chosen = scores.best([trial.label for trial in trials], higher)
             if chosen is None:
                 raise FloatingPointError(f"training diverged at every value of {', '.join(names)}; lower the rates.")
             held = dict(scores.trials[chosen].values)
@@ -282,20 +271,16 @@ def _search(
             if wider.values == grid.values:
                 break
             grid = wider
-        steps.append(_Step(labels, before & set(labels), grid.trial(held).label, names))
-    return scores, steps, held, grid
-
-
-def _tabulated(scores: _Scores, step: _Step, number: int, metric: str, level: float) -> pd.DataFrame:
-    """Return a step's trials as the rows of a table."""
-    rows = []
-    for label in step.labels:
-        mean, low, high = spread_of(scores.values[label]["validation"], metric, level)
-        rows.append(
-            {"step": number, "chooses": ", ".join(step.names), **scores.trials[label].values, "mean": mean, "low": low,
-             "high": high, "chosen": label == step.chosen, "ran before": label in step.before, "trial": label}
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        rows = []
+        for trial in trials:
+            label = trial.label
+            mean, low, high = spread_of(scores.values[label]["validation"], runner.metric, level)
+            rows.append(
+                {"step": number, "chooses": ", ".join(names), **trial.values, "mean": mean, "low": low, "high": high,
+                 "chosen": label == chosen, "ran before": label in before, "trial": label}
+            )  # fmt: skip
+        tables.append(pd.DataFrame(rows))
+    return scores, pd.concat(tables, ignore_index=True), held, grid
 
 
 def _checked(runner: Runner, scores: _Scores, best: Trial, seeds: Sequence[int], higher: bool, level: float) -> Check:
