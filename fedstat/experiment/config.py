@@ -105,9 +105,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from fedstat.experiment.dealing import Counted, Dealing
 from fedstat.federated import Patience, Training
@@ -152,23 +152,30 @@ class Source:
             raise ValueError(f'prepare must be "standard" or one\'s own, as "mine.py:name", got {self.prepare!r}.')
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """``[model]``, ``[attack]`` or ``[method.LABEL]``: what is chosen, and its arguments in plain values.
+class Choice(BaseModel, extra="allow", strict=True):
+    """``[model]``, ``[attack]`` and the like: what is chosen, and as further keys its arguments in plain values.
 
     One's own is named by its path, as ``/path/mine.py:Name``.
     """
 
     name: str
-    options: Mapping[str, Any]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The further keys."""
+        return self.model_extra or {}
+
+    def given(self, options: Mapping[str, Any]) -> Self:
+        """Return the same choice with other options; those that are None, which TOML lacks, are left out."""
+        known = {name: value for name, value in options.items() if value is not None}
+        return type(self)(**known | {name: getattr(self, name) for name in type(self).model_fields})
 
 
-@dataclass(frozen=True, kw_only=True)
 class MethodChoice(Choice):
     """``[method.LABEL]``: a method, and what is its own of local training and of tuning, as a file would hold them."""
 
-    training: Mapping[str, Any] = field(default_factory=dict)
-    grid: Mapping[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)

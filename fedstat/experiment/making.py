@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel
-
 import fedstat as fs
 from fedstat._checks import number
 from fedstat._user_code import load_object
@@ -30,17 +28,6 @@ OF_METHODS: dict[str, Mapping[str, Any]] = {
 }
 
 
-class Named(BaseModel, extra="allow", strict=True):
-    """A table that names something; its further keys are options."""
-
-    name: str
-
-    @property
-    def choice(self) -> Choice:
-        """What is named, with its options."""
-        return Choice(name=self.name, options=self.model_extra or {})
-
-
 def make_method(choice: Choice, key: str = "method") -> Method:
     """Return the method that a choice names, with its options; errors begin with `key`."""
     if ":" in choice.name:
@@ -55,7 +42,7 @@ def make_method(choice: Choice, key: str = "method") -> Method:
     method = validated(found, options, key, ("name", *OF_METHODS, "training", "grid"))
     made = {}
     for part, one in given.items():
-        named = validated(Named, {"name": one} if isinstance(one, str) else one, f"{key}.{part}").choice
+        named = validated(Choice, {"name": one} if isinstance(one, str) else one, f"{key}.{part}")
         if named.name == "multi-krum" and "kept" not in named.options:
             raise ValueError(f'{key}.{part}.kept is missing; say how many changes are averaged, or take "krum".')
         made[part] = made_of(named, f"{key}.{part}", OF_METHODS[part])
@@ -76,10 +63,10 @@ def participation(value: Any, key: str = "participation") -> float | Attendance:
     """Return the share of clients that a configuration names, or the attendance; errors begin with `key`."""
     if not isinstance(value, Mapping):
         return number(key, value, "(0, 1]")
-    choice, inner = validated(Named, value, key).choice, {}
+    choice, inner = validated(Choice, value, key), {}
     if isinstance(base := choice.options.get("participation"), Mapping):
         inner["participation"] = participation(base, f"{key}.participation")
-        choice = replace(choice, options={**choice.options, "participation": 1.0})
+        choice = choice.given({**choice.options, "participation": 1.0})
     made = made_of(choice, key, ATTENDANCES)
     return replace(made, **inner) if inner else made
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 from torch import nn
 
@@ -25,7 +25,7 @@ from fedstat.data.prepare import transformer_of
 from fedstat.experiment.config import Choice, Evaluation, Experiment, General, MethodChoice, Source, Tune
 from fedstat.experiment.dealing import AnyDealing
 from fedstat.experiment.keys import changed, dotted
-from fedstat.experiment.making import OF_METHODS, Named, made_of, make_attack, make_method, participation
+from fedstat.experiment.making import OF_METHODS, made_of, make_attack, make_method, participation
 from fedstat.experiment.validation import (
     OWN,
     Table,
@@ -228,9 +228,9 @@ def _training(table: Table, rounds: int, at: str) -> tuple[Training, dict[str, A
         if isinstance(value, str) and (":" in value or (key == "schedule" and value in known)):
             value = {"name": value}
         if isinstance(value, dict):
-            choice = validated(Named, value, f"{at}.{key}").choice
+            choice = validated(Choice, value, f"{at}.{key}")
             if choice.name == "cosine":
-                choice = replace(choice, options={"rounds": rounds, **choice.options})
+                choice = choice.given({"rounds": rounds, **choice.options})
             objects[key] = made_of(choice, f"{at}.{key}", known)
             if objects[key] == schedules.Warmup():
                 raise ValueError(
@@ -281,7 +281,7 @@ def grid_of(experiment: Experiment, label: str, grid: Mapping[str, Any]) -> Grid
             raise ValueError(f"{key}.{name} must be a list of values, got {shown(listed)}.")
         try:
             whose, own = place_of(method, name)
-            changed = (replace(choice, options={**choice.options, own: value}) for value in listed)
+            changed = (choice.given({**choice.options, own: value}) for value in listed)
             values[name] = (
                 [getattr(make_method(one, key), own) for one in changed] if whose == "method" else list(listed)
             )
@@ -345,35 +345,29 @@ def _plan(table: Table, before: Table) -> AnalysisPlan | None:
     return plan
 
 
-def _model(table: Named, before: Table) -> Choice:
-    return _filled(table.choice, network(table.choice)[1])
+def _model(choice: Choice, before: Table) -> Choice:
+    return choice.given(network(choice)[1])
 
 
-def _attack(table: Named, before: Table) -> Choice:
-    made: Any = make_attack(table.choice)
-    return table.choice if ":" in table.name else _filled(table.choice, asdict(made))
+def _attack(choice: Choice, before: Table) -> Choice:
+    made: Any = make_attack(choice)
+    return choice if ":" in choice.name else choice.given(asdict(made))
 
 
-def _methods(tables: Mapping[str, _NamedMethod], before: Table) -> dict[str, MethodChoice]:
+def _methods(choices: Mapping[str, MethodChoice], before: Table) -> dict[str, MethodChoice]:
     """Check every method with its options, and fill in its defaults."""
-    if not tables:
+    if not choices:
         raise ValueError("[method] is empty; name at least one, such as [method.FedAvg].")
     found, problems = {}, []
-    for label, table in tables.items():
+    for label, choice in choices.items():
         try:
-            made = asdict(make_method(table.choice, f"method.{toml_key(label)}"))
-            filled = _filled(table.choice, made | {part: table.choice.options.get(part) for part in OF_METHODS})
-            found[label] = MethodChoice(**vars(filled), training=table.training, grid=table.grid)
+            made = asdict(make_method(choice, f"method.{toml_key(label)}"))
+            found[label] = choice.given(made | {part: choice.options.get(part) for part in OF_METHODS})
         except ValueError as error:
             problems.append(str(error))
     if problems:
         raise ValueError("\n".join(problems))
     return found
-
-
-def _filled(choice: Choice, options: Table) -> Choice:
-    """Fill in every default of a choice, but for None, which TOML lacks."""
-    return Choice(name=choice.name, options={name: value for name, value in options.items() if value is not None})
 
 
 def _absolute(folder: Path, file: str) -> str:
@@ -392,13 +386,6 @@ def _told(check: Callable[[Any, Table], Any]) -> AfterValidator:
     return AfterValidator(checked)
 
 
-class _NamedMethod(Named):
-    """A table that names a method, with what is its own of training and tuning."""
-
-    training: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, Any] = Field(default_factory=dict)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _File(General):
     """A whole file. What comes first is known to the checks of what follows."""
@@ -407,11 +394,11 @@ class _File(General):
     participation: Annotated[float | dict[str, Any], _told(_participation)] = 1.0
     data: Annotated[Source, _told(_source)]
     partition: AnyDealing
-    model: Annotated[Named, _told(_model)]
-    method: Annotated[dict[str, _NamedMethod], _told(_methods)]
+    model: Annotated[Choice, _told(_model)]
+    method: Annotated[dict[str, MethodChoice], _told(_methods)]
     training: Annotated[dict[str, Any], _told(_trainings)]
     evaluation: Annotated[Evaluation, _told(_evaluation)] = field(default_factory=Evaluation)
-    attack: Annotated[Named, _told(_attack)] | None = None
+    attack: Annotated[Choice, _told(_attack)] | None = None
     tune: Tune | None = None
     stop: Patience | None = None
     plan: Annotated[dict[str, Any], _told(_plan)] | None = None
