@@ -10,8 +10,6 @@ import typer
 from fedstat._files import atomic_file, check_not_read, write_text
 from fedstat.cli._comparison import options_named
 
-_PICTURES = ("calibration", "roc", "decision")
-
 
 def assess(
     file: Annotated[
@@ -91,7 +89,7 @@ def assess(
 
         from fedstat.report.figures import style
 
-        for picture in _PICTURES:
+        for picture in ("calibration", "roc", "decision"):
             path = out / f"{picture}.pdf"
             try:
                 with style(), atomic_file(path) as temporary:

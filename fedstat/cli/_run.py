@@ -157,7 +157,7 @@ def _tuned(experiment: Any) -> str:
 def _size(experiment: Any, done: int = 0) -> str:
     """Count what is to run."""
     left = {"round": experiment.rounds - done, "method": len(experiment.method), "seed": len(experiment.seeds)}
-    return ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in left.items())
+    return ", ".join(counted(n, noun) for noun, n in left.items())
 
 
 def _listed(config: Path, code: dict[str, str]) -> str:

@@ -141,10 +141,8 @@ class Source:
             raise ValueError("give either name (a data set) or file (one's own .csv or .npz).")
         if self.file is not None and not self.file.lower().endswith((".csv", ".npz")):
             raise ValueError(f"file must end in .csv or .npz, got {self.file!r}.")
-        chosen = {"inputs": self.inputs, "drop": self.drop}
-        if (given := [key for key, listed in chosen.items() if listed is not None]) and (
-            self.file is None or not self.file.lower().endswith(".csv")
-        ):
+        given = [key for key in ("inputs", "drop") if getattr(self, key) is not None]
+        if given and not (self.file or "").lower().endswith(".csv"):
             raise ValueError(f"{given[0]} names columns of a .csv, and the data are {self.name or self.file}.")
         if len(given) == 2:
             raise ValueError("inputs names the columns to use and drop those to leave out: give one of them, not both.")

@@ -1,6 +1,5 @@
-from . import flower
-from .client import Client
-from .packet import Packet, Refused
-from .server import Server
-
-__all__ = ["Client", "Packet", "Refused", "Server", "flower"]
+from . import flower as flower
+from .client import Client as Client
+from .packet import Packet as Packet
+from .packet import Refused as Refused
+from .server import Server as Server

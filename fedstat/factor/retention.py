@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-12
 _EIGENVALUE = "eigenvalue of the correlation matrix"
-_REDUCED = "eigenvalue of the reduced correlation matrix"
 _MEAN = "1, the mean eigenvalue"
 
 
@@ -293,12 +292,11 @@ def factor_parallel_analysis(
     rng, of = stream(seed, "parallel analysis of factors"), _COMMUNALITIES[communalities]
     with one_thread(p):
         values = _reduced_eigenvalues(r, of)
-        null = []
-        for _ in range(simulations):
-            t = _null_factor(p, int(rows), rng)
-            null.append(_reduced_eigenvalues(t @ t.T, of))
+        factors = (_null_factor(p, int(rows), rng) for _ in range(simulations))
+        null = np.stack([_reduced_eigenvalues(t @ t.T, of) for t in factors])
     name = "parallel analysis (of factors)" if communalities == "smc" else "parallel analysis (of factors, as in psych)"
-    return _above_chance(name, _REDUCED, values, np.stack(null), rows, quantile, seed)
+    quantity = "eigenvalue of the reduced correlation matrix"
+    return _above_chance(name, quantity, values, null, rows, quantile, seed)
 
 
 def _check_simulation(rows: float, simulations: int, quantile: float) -> None:
