@@ -33,24 +33,6 @@ The attacks
 * The ratio of gradients (Phong et al. 2018), where a single sample enters a dense layer with a bias; see `invert`.
 """
 
-from fedstat._account import Spent
-from fedstat.privacy.accounting import account, spent
-from fedstat.privacy.auditing import Audit, audit
-from fedstat.privacy.inverting import Reconstruction, invert
-from fedstat.privacy.observing import Look, Observation, observe
-from fedstat.privacy.quality import match, psnr
+import lazy_loader
 
-__all__ = [
-    "Audit",
-    "Look",
-    "Observation",
-    "Reconstruction",
-    "Spent",
-    "account",
-    "audit",
-    "invert",
-    "match",
-    "observe",
-    "psnr",
-    "spent",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -103,7 +103,7 @@ def test_intervals_print_without_a_minus_before_zero():
     assert interval((-0.5, np.nan, np.nan), 1) == "−0.5 [–, –]"
 
 
-@pytest.mark.parametrize("package", ["inference", "factor", "claims", "testing"])
+@pytest.mark.parametrize("package", ["inference", "factor", "claims", "testing", "privacy"])
 def test_no_file_takes_the_name_of_a_function(package):
     """Names are loaded when used: a file of the same name, once imported, would stand in the function's place."""
     package = importlib.import_module(f"fedstat.{package}")

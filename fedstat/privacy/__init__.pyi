@@ -1,0 +1,12 @@
+from .accounting import Spent as Spent
+from .accounting import account as account
+from .accounting import spent as spent
+from .auditing import Audit as Audit
+from .auditing import audit as audit
+from .inverting import Reconstruction as Reconstruction
+from .inverting import invert as invert
+from .observing import Look as Look
+from .observing import Observation as Observation
+from .observing import observe as observe
+from .quality import match as match
+from .quality import psnr as psnr
