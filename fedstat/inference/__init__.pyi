@@ -1,77 +1,48 @@
-from .analysis_plan import AnalysisPlan
-from .client_benefit import Benefit, who_benefits
-from .client_fairness import Fairness, fairness
-from .comparing.compare import compare
-from .comparing.comparison import Comparison
-from .formatting import interval, number, p_value
-from .intervals.design import Design
-from .intervals.equivalence import Equivalence, equivalence
-from .intervals.family import Family, simultaneous
-from .intervals.paired import PairedDifference, holm, mean_interval, paired_difference, sign_flip_test
-from .intervals.planning import SampleSize, plan
-from .intervals.sequential import Looks, looks
-from .intervals.shape import shape_notes
-from .predictions.assessment import Assessment, assess
-from .printed.standing import PrintedComparison, compare_printed
-from .printed.table import PrintedTable, read_printed
-from .printed_values import Agreement, agrees
-from .proportion import clopper_pearson
-from .reading.missing import count_missing
-from .reading.primary import primary_rows, primary_summary
-from .reading.read import Measurements, read_results
-from .reading.reduction import Reduced, reduce
-from .settings import Ranks, ranks
-from .sources import by_source
-from .targets import TimeToTarget, to_target
-from .variance_components import Components, components
-
-__all__ = [
-    "Agreement",
-    "AnalysisPlan",
-    "Assessment",
-    "Benefit",
-    "Comparison",
-    "Components",
-    "Design",
-    "Equivalence",
-    "Fairness",
-    "Family",
-    "Looks",
-    "Measurements",
-    "PairedDifference",
-    "PrintedComparison",
-    "PrintedTable",
-    "Ranks",
-    "Reduced",
-    "SampleSize",
-    "TimeToTarget",
-    "agrees",
-    "assess",
-    "by_source",
-    "clopper_pearson",
-    "compare",
-    "compare_printed",
-    "components",
-    "count_missing",
-    "equivalence",
-    "fairness",
-    "holm",
-    "interval",
-    "looks",
-    "mean_interval",
-    "number",
-    "p_value",
-    "paired_difference",
-    "plan",
-    "primary_rows",
-    "primary_summary",
-    "ranks",
-    "read_printed",
-    "read_results",
-    "reduce",
-    "shape_notes",
-    "sign_flip_test",
-    "simultaneous",
-    "to_target",
-    "who_benefits",
-]
+from .analysis_plan import AnalysisPlan as AnalysisPlan
+from .client_benefit import Benefit as Benefit
+from .client_benefit import who_benefits as who_benefits
+from .client_fairness import Fairness as Fairness
+from .client_fairness import fairness as fairness
+from .comparing.compare import compare as compare
+from .comparing.comparison import Comparison as Comparison
+from .formatting import interval as interval
+from .formatting import number as number
+from .formatting import p_value as p_value
+from .intervals.design import Design as Design
+from .intervals.equivalence import Equivalence as Equivalence
+from .intervals.equivalence import equivalence as equivalence
+from .intervals.family import Family as Family
+from .intervals.family import simultaneous as simultaneous
+from .intervals.paired import PairedDifference as PairedDifference
+from .intervals.paired import holm as holm
+from .intervals.paired import mean_interval as mean_interval
+from .intervals.paired import paired_difference as paired_difference
+from .intervals.paired import sign_flip_test as sign_flip_test
+from .intervals.planning import SampleSize as SampleSize
+from .intervals.planning import plan as plan
+from .intervals.sequential import Looks as Looks
+from .intervals.sequential import looks as looks
+from .intervals.shape import shape_notes as shape_notes
+from .predictions.assessment import Assessment as Assessment
+from .predictions.assessment import assess as assess
+from .printed.standing import PrintedComparison as PrintedComparison
+from .printed.standing import compare_printed as compare_printed
+from .printed.table import PrintedTable as PrintedTable
+from .printed.table import read_printed as read_printed
+from .printed_values import Agreement as Agreement
+from .printed_values import agrees as agrees
+from .proportion import clopper_pearson as clopper_pearson
+from .reading.missing import count_missing as count_missing
+from .reading.primary import primary_rows as primary_rows
+from .reading.primary import primary_summary as primary_summary
+from .reading.read import Measurements as Measurements
+from .reading.read import read_results as read_results
+from .reading.reduction import Reduced as Reduced
+from .reading.reduction import reduce as reduce
+from .settings import Ranks as Ranks
+from .settings import ranks as ranks
+from .sources import by_source as by_source
+from .targets import TimeToTarget as TimeToTarget
+from .targets import to_target as to_target
+from .variance_components import Components as Components
+from .variance_components import components as components
