@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from fedstat.inference.client_fairness import separate_noise
 from fedstat.inference.comparing.compare import compare
@@ -254,8 +255,6 @@ def _test_noise(
 
 def _crossed(d: np.ndarray, noise: float, ratio: float, level: float) -> tuple[pd.DataFrame, _Tests]:
     """Return the effects, and F with its degrees of freedom and two p-values, of a full table of seeds and clients."""
-    from scipy import stats
-
     seeds = len(d)
     _, squares, df = mean_squares(d)
     own = mean_squares_interval(np.array([0, 1, -1]) / seeds, squares, df, level)
@@ -301,8 +300,6 @@ def _nested(d: np.ndarray, noise: float, ratio: float, level: float) -> tuple[pd
 
 
 def _t(mean: Any, se: Any, df: Any, level: float) -> tuple[float, float, float]:
-    from scipy import stats
-
     half = float(stats.t.ppf((1 + level) / 2, df) * se)
     return float(mean), float(mean) - half, float(mean) + half
 

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.special import ndtr
 
 from fedstat._random import stream
 from fedstat.inference.intervals.paired import mean_interval
@@ -338,8 +340,6 @@ def hierarchical_differences(d: np.ndarray, noise: np.ndarray) -> tuple[np.ndarr
     Analysis, section 5.4). The sd is integrated over a grid: an estimate of zero would make all clients lose or gain
     together, as soon as their mean does. The probabilities of above and of below zero are the last answer's two rows.
     """
-    from scipy.special import ndtr
-
     if noise.max() == 0:  # all shares are 0 or 1
         return d, np.zeros_like(d), np.stack([d < 0, d > 0]).astype(float)
     tau2 = np.linspace(0, 2 * max(d.std(), float(np.sqrt(noise.mean()))), 64)[:, None] ** 2
@@ -403,8 +403,6 @@ def _named(
     a: np.ndarray, r: np.ndarray, n: np.ndarray, names: list[Hashable], fresh: bool, level: float
 ) -> pd.DataFrame:
     """Return the clients' differences over seeds, shrunken, worst first."""
-    from scipy import stats
-
     here = n > 0
     if not here.any(axis=0).all():
         raise ValueError(f"clients: {names[int(np.flatnonzero(~here.any(axis=0))[0])]!r} is absent under every seed.")

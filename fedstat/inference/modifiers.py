@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from fedstat.inference.comparing.comparison import Comparison
 from fedstat.inference.intervals.family import ROUNDING
@@ -51,8 +52,6 @@ def slopes(d: np.ndarray, columns: dict[str, np.ndarray], same: bool, level: flo
     Of the same clients it is the regression of the clients' means over seeds, with K - 2 degrees of freedom; of new
     clients the mean over seeds of the slopes within each.
     """
-    from scipy import stats
-
     rows = {}
     for name, x in columns.items():
         y, z = (d.mean(axis=0)[None], x.mean(axis=0)[None]) if same else (d, np.where(np.isnan(d), np.nan, x))

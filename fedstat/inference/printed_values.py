@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from fedstat.inference.formatting import number
 from fedstat.inference.intervals.family import satterthwaite
@@ -188,8 +189,6 @@ def _checked(printed: pd.DataFrame, ours: pd.DataFrame, control: str | None) -> 
 
 def _prediction(x: np.ndarray, row: pd.Series, level: float) -> tuple[float, float, float]:
     """Return our mean and the prediction limits for the paper's."""
-    from scipy import stats
-
     n, m, mean, variance = len(x), int(row["seeds"]), float(x.mean()), float(x.var(ddof=1))
     if not spreads(x, np.zeros(n)):
         raise ValueError(f"{row.name} has the same value under all of our seeds: no spread to predict by.")

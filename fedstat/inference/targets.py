@@ -10,6 +10,8 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from scipy import stats
+from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from fedstat._checks import number
 from fedstat.inference.formatting import p_value
@@ -224,9 +226,6 @@ def _mean_curves(curves: pd.DataFrame, axis: str) -> tuple[pd.DataFrame, list[st
 
 
 def _summary(own: pd.DataFrame, horizon: float, level: float) -> dict[str, float]:
-    from scipy import stats
-    from statsmodels.duration.survfunc import SurvfuncRight
-
     n = len(own)
     estimate = SurvfuncRight(own["time"].to_numpy(), own["reached"].to_numpy(dtype=int))
     half = np.flatnonzero(estimate.surv_prob <= 0.5 + 1e-9)
@@ -280,8 +279,6 @@ def _differences(runs: pd.DataFrame, pairs: list[tuple[str, str]], level: float,
 
 
 def _log_rank(runs: pd.DataFrame) -> float:
-    from statsmodels.duration.survfunc import survdiff
-
     if runs["method"].nunique() < 2:
         return float("nan")
     if not runs["by horizon"].any() or (runs["by horizon"].all() and runs["restricted"].nunique() == 1):

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
@@ -361,8 +362,6 @@ def mean_squares_interval(
 
 def _reach(pos: np.ndarray, df_pos: np.ndarray, neg: np.ndarray, df_neg: np.ndarray, alpha: float) -> float:
     """Return how far below the estimate ``sum pos - sum neg`` its lower limit lies, at the one-sided level alpha."""
-    from scipy import stats
-
     g = 1 - df_pos / stats.chi2.isf(alpha, df_pos)
     h = df_neg / stats.chi2.ppf(alpha, df_neg) - 1
     total = float(((g * pos) ** 2).sum() + ((h * neg) ** 2).sum())

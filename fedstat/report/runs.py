@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -236,8 +237,6 @@ def _figures(
     comparison: Comparison, names: list[str] | None, assessed: Assessment | None, folder: Path
 ) -> tuple[dict[str, Path], list[str]]:
     """Draw what can be drawn, and say what cannot be."""
-    import matplotlib.pyplot as plt
-
     draw: dict[str, tuple[Callable[[], Axes], str]] = {
         "curves": (comparison.curves, "Curves: they need values after two rounds."),
         "bytes": (lambda: comparison.curves(axis="bytes"), ""),

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedstat import _checks
 from fedstat.inference.formatting import interval, listed, number
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.levels import check_level
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Standard deviations beyond which nothing lies, as far as numbers of double precision go.
 _FAR = 8.0
@@ -138,8 +135,6 @@ def looks(differences: ArrayLike, *, planned: int | Sequence[int] = 10, level: f
     After 7 seeds: mean difference 0.023 [0.011, 0.036]; different from zero since 7 seeds. The 95% intervals hold at
     the 3 planned looks together.
     """
-    import pandas as pd
-
     d, level = _checks.array("differences", differences, ("seeds",)), check_level(level)
     n = np.arange(1, len(d) + 1)
     mean = np.cumsum(d) / n

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from scipy import optimize, stats
 
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.family import satterthwaite
@@ -214,8 +215,6 @@ def _check_direction(settings: dict[str, pd.DataFrame], less: tuple[str, ...], s
 
 def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
     """Compare the first method of a pair with the second, and say what would have told them apart."""
-    from scipy import stats
-
     difference = float(two["better"].iloc[0] - two["better"].iloc[1])
     found = {"method": two["method"].iloc[1], "difference": difference}
     if not _spread(two).all():
@@ -246,7 +245,6 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
 
 def _runs(difference: float, variances: np.ndarray, alpha: float) -> float:
     """Return the runs of each method with which a difference of this size is found with a probability of 80%."""
-    from scipy import optimize, stats
 
     def power(n: float) -> float:
         df = satterthwaite(variances / n, n - 1)
@@ -283,8 +281,6 @@ def _notes(
     level: float,
     alpha: float,
 ) -> list[str]:
-    from scipy import stats
-
     others = ", and more in all others" * (len(less) < len(settings))
     told = (
         f"Less is taken to be better in {listed(less)}{others}." if less else "More is taken to be better everywhere."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,6 @@ class Measurements:
         return "\n".join([f"{self.source}: {len(table)} values, {shown}", *self.notes])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f"<pre>{escape(str(self))}</pre>{self.history._repr_html_()}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from fedstat._checks import whole
 from fedstat.inference.reading.scores import usual_metric, usual_split
@@ -368,8 +369,6 @@ def _column(batch: Any, name: str) -> Any:
 
 def _coded(batch: Any, name: str) -> tuple[list[Any], np.ndarray]:
     """Return the labels of a column and the place of each row's label among them."""
-    import pyarrow as pa
-
     column = _column(batch, name)
     if isinstance(column, pa.Array) and not pa.types.is_primitive(column.type):
         column = column.dictionary_encode().to_pandas()

@@ -12,6 +12,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv as arrow
 
 from fedstat.inference.reading.formats.tidy import BESIDE, COLUMNS, METRICS, RUN, TEXT, UNNAMED
 
@@ -96,14 +98,10 @@ class Table:
             if self.frame is not None:
                 yield from self.frame.select(columns).combine_chunks().to_batches(max_chunksize=1 << 19)
             elif is_parquet(self.path):
-                import pyarrow.parquet as pq
-
                 text = [name for ours, name in self.found.items() if ours in TEXT]
                 with pq.ParquetFile(self.path, read_dictionary=text, memory_map=True) as file:
                     yield from file.iter_batches(batch_size=1 << 19, columns=columns)
             else:
-                from pyarrow import csv as arrow
-
                 yield from arrow.open_csv(
                     self.path,
                     arrow.ReadOptions(column_names=list(self.names), skip_rows=1, block_size=1 << 24),
@@ -331,8 +329,6 @@ def variant(name: str) -> str | None:
 def header(path: Path) -> tuple[list[str], str]:
     """Return the names of a table's columns, and what separates them; ValueError if the file is empty or no table."""
     if is_parquet(path):
-        import pyarrow.parquet as pq
-
         try:
             with pq.ParquetFile(path) as file:
                 names, rows = file.schema_arrow.names, file.metadata.num_rows

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from fedstat.inference.reading.reduction import Reduced
 from fedstat.inference.reading.scores import SHARES
@@ -62,8 +63,6 @@ def rows(
 
 def whole(batches: Iterable[Any]) -> pd.DataFrame:
     """Return batches as one table in memory, without rows if there are none."""
-    import pyarrow as pa
-
     found = list(batches)
     if found and not isinstance(found[0], pd.DataFrame):
         return pa.Table.from_batches(found).unify_dictionaries().to_pandas()
