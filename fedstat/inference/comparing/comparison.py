@@ -9,13 +9,29 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedstat.inference.comparing import drawing, printing
+from fedstat.inference.comparing import drawing
+from fedstat.inference.comparing.printing import (
+    bullets,
+    escaped,
+    escaped_markdown,
+    html_list,
+    html_table,
+    joined_csv,
+    latex,
+    table_markdown,
+    table_text,
+    wrapped,
+)
+from fedstat.inference.comparing.tables import Table, differences_table, summary_table
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.reading.scores import Scores
 from fedstat.inference.settings import ranks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: Rows of differences that are printed, the others are counted; and characters of the name of a row in a terminal.
+_ROWS, _LABEL = 30, 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,18 +254,46 @@ class Comparison:
 
     def to_latex(self) -> str:
         """Return the table for LaTeX, with booktabs; the best method and those equivalent to it are marked by rule."""
-        return printing.latex(self)
+        return latex(self)
 
     def to_markdown(self) -> str:
         """Return the tables and sentences as Markdown."""
-        return printing.markdown(self)
+        parts = [bullets(self.conclusions), escaped_markdown(self.estimand), *map(table_markdown, self._tables())]
+        parts += [bullets(self.notes), escaped_markdown(self.generalises)]
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """Return summary and differences as one CSV table, and write it if there is a path."""
-        return printing.csv(self, path)
+        """Return summary and differences as one CSV table, and write it if there is a path.
+
+        The column ``table`` tells the rows of the summary, the differences and, with several controls, what is above
+        all of them; each row says what was measured. Numbers are not rounded, shares are not in percent, and missing
+        cells are empty.
+        """
+        frames = {"summary": self.summary.rename_axis("method").reset_index(), "differences": self.differences}
+        if self.above is not None:
+            frames["above"] = self.above.rename_axis("method").reset_index()
+        frames = {name: frame.dropna(axis="columns", how="all") for name, frame in frames.items()}
+        measured = ("control", "level", "simultaneous", "margin", "estimand")
+        same = {"metric": self.scores.metric, "split": self.scores.split}
+        same |= {name: getattr(self, name) for name in measured}
+        return joined_csv(frames, ("method", "against"), same, path)
 
     def __str__(self) -> str:
-        return printing.text(self)
+        parts = [wrapped(self.conclusions), wrapped([self.estimand]), *map(table_text, self._tables(_ROWS, _LABEL))]
+        if (more := len(self.differences) - _ROWS) > 0:
+            parts.append(f"{more} smaller differences are in the table `differences`, and in what to_csv writes.")
+        parts += [wrapped(f"note: {note}" for note in self.notes), wrapped([self.generalises])]
+        return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        return printing.html(self)
+        parts = [html_list(self.conclusions), f"<p>{escaped(self.estimand)}</p>", *map(html_table, self._tables(_ROWS))]
+        if (total := len(self.differences)) > _ROWS:
+            every = html_table(differences_table(self))
+            parts.append(f"<details><summary>all {total} differences</summary>{every}</details>")
+        parts += [html_list(self.notes), f"<p>{escaped(self.generalises)}</p>"]
+        return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
+
+    def _tables(self, most: int | None = None, label: int | None = None) -> list[Table]:
+        """Return the tables of methods and, where there are any, of differences; arguments as of the latter."""
+        differences = [differences_table(self, most, label=label)] if len(self.differences) else []
+        return [summary_table(self, label=label), *differences]

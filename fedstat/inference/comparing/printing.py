@@ -1,4 +1,4 @@
-"""A comparison as plain text, Markdown, HTML, LaTeX or CSV."""
+"""Sentences and tables as plain text, Markdown, HTML, LaTeX or CSV."""
 
 from __future__ import annotations
 
@@ -20,29 +20,10 @@ from fedstat.inference.formatting import listed
 if TYPE_CHECKING:
     from fedstat.inference.comparing.comparison import Comparison
 
-#: Characters in a line of text, and of the name of a row.
-_WIDTH, _LABEL = 120, 40
-#: Rows of differences that are printed; the others are counted.
-_ROWS = 30
+#: Characters in a line of text.
+_WIDTH = 120
 #: Notes on how a file was read, which are not for the readers of a paper.
 _OF_FILE = re.compile(r": (?:no column \w+|columns not read): ")
-
-
-def text(comparison: Comparison) -> str:
-    """Return what a terminal shows, at most 120 characters wide: conclusions first, then the tables they rest on."""
-    parts = [wrapped(comparison.conclusions), wrapped([comparison.estimand])]
-    parts += map(table_text, _tables(comparison, _ROWS, _LABEL))
-    if (more := len(comparison.differences) - _ROWS) > 0:
-        parts.append(f"{more} smaller differences are in the table `differences`, and in what to_csv writes.")
-    parts.append(wrapped(f"note: {note}" for note in comparison.notes))
-    parts.append(wrapped([comparison.generalises]))
-    return "\n\n".join(part for part in parts if part)
-
-
-def _tables(comparison: Comparison, most: int | None = None, label: int | None = None) -> list[Table]:
-    """Return the tables of methods and, where there are any, of differences; arguments as of the latter."""
-    differences = [differences_table(comparison, most, label=label)] if len(comparison.differences) else []
-    return [summary_table(comparison, label=label), *differences]
 
 
 def wrapped(paragraphs: Iterable[str]) -> str:
@@ -73,14 +54,6 @@ def _one_line(cell: str) -> str:
     return " ".join(cell.split())
 
 
-def markdown(comparison: Comparison) -> str:
-    """Return sentences and tables, all rows of them, as Markdown."""
-    parts = [bullets(comparison.conclusions), escaped_markdown(comparison.estimand)]
-    parts += map(table_markdown, _tables(comparison))
-    parts += [bullets(comparison.notes), escaped_markdown(comparison.generalises)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
 def table_markdown(table: Table) -> str:
     """Return a table with its title as Markdown."""
     lines = [table.header, [":--" if name in table.words else "--:" for name in table.header], *table.rows]
@@ -97,17 +70,6 @@ def bullets(sentences: Iterable[str]) -> str:
 def escaped_markdown(words: str) -> str:
     """Return words as Markdown prints them, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(words))
-
-
-def html(comparison: Comparison) -> str:
-    """Return sentences and tables for a notebook; all that comes from the user is escaped."""
-    parts = [html_list(comparison.conclusions), f"<p>{escaped(comparison.estimand)}</p>"]
-    parts += map(html_table, _tables(comparison, _ROWS))
-    if (total := len(comparison.differences)) > _ROWS:
-        every = html_table(differences_table(comparison))
-        parts.append(f"<details><summary>all {total} differences</summary>{every}</details>")
-    parts += [html_list(comparison.notes), f"<p>{escaped(comparison.generalises)}</p>"]
-    return f'<div class="fedstat-comparison">{"".join(parts)}</div>'
 
 
 def escaped(words: str) -> str:
@@ -262,25 +224,6 @@ def tex(words: str) -> str:
 
 def _upper_first(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def csv(comparison: Comparison, path: str | Path | None = None) -> str:
-    """Return summary and differences as one CSV table, with what they measure in each row; missing cells are empty.
-
-    The column ``table`` tells the rows of the summary, the differences and, with several controls, what is above all of
-    them. Numbers are not rounded, and shares are not in percent. With a path the table is also written there.
-    """
-    tables = {"summary": comparison.summary, "differences": comparison.differences, "above": comparison.above}
-    frames = {
-        name: frame if name == "differences" else frame.rename_axis("method").reset_index()
-        for name, frame in tables.items()
-        if frame is not None
-    }
-    frames = {name: frame.dropna(axis="columns", how="all") for name, frame in frames.items()}
-    measured = ("control", "level", "simultaneous", "margin", "estimand")
-    said = {name: getattr(comparison.scores, name) for name in ("metric", "split")}
-    said |= {name: getattr(comparison, name) for name in measured}
-    return joined_csv(frames, ("method", "against"), said, path)
 
 
 def joined_csv(
