@@ -77,24 +77,27 @@ def tabulate_differences(
                 f"{scores.methods[i]} and {scores.methods[j]} have {n} common seeds; pairs need at least 2. Run both "
                 "under the same seeds."
             )
-    # each pair can be wrong on one side alone, at which equivalence is tested: twice the error rate
-    inner = None if margin is None else simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
+    within = np.zeros(len(pairs), bool)
+    if margin is not None:
+        # each pair can be wrong on one side alone, at which equivalence is tested: twice the error rate
+        inner = simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
+        within = (-margin < inner.low) & (inner.high < margin)
+    outcome = np.select(
+        [np.isnan(family.se), within, (family.low > 0) | (family.high < 0)],
+        ["no spread", "equivalent", "different"],
+        "undecided",
+    )
     edge = 1.0 if scores.of_shares else np.inf
-    equal = scores.by_seed()
-    rows = []
-    for k, (i, j) in enumerate(pairs):
-        both = np.isfinite(equal[i]) & np.isfinite(equal[j])
-        flips = sign_flip_test(equal[i][both], equal[j][both])
-        outcome = _outcome(family, inner, margin, k)
-        low, high = max(family.low[k], -edge), min(family.high[k], edge)
-        rows.append(
-            [scores.methods[i], scores.methods[j], family.estimate[k], low, high, family.correlation[k], family.n[k],
-             family.sd[k], family.se[k], family.df[k], family.p_single[k], flips, family.p[k], outcome,
-             detectable(family, k, edge), max(-low, high), _needed(family, k, aim, level, "difference"),
-             _needed(family, k, margin, level, "equivalence"), family.apart[k]]
-        )  # fmt: skip
-    index = [f"{scores.methods[i]} − {scores.methods[j]}" for i, j in pairs]
-    table = pd.DataFrame(rows, index=index, columns=columns)
+    low, high, every = np.maximum(family.low, -edge), np.minimum(family.high, edge), range(len(pairs))
+    names, equal = [(scores.methods[i], scores.methods[j]) for i, j in pairs], scores.by_seed()[np.array(pairs)]
+    cells = [
+        *zip(*names, strict=True), family.estimate, low, high, family.correlation, family.n, family.sd, family.se,
+        family.df, family.p_single, [sign_flip_test(*two[:, np.isfinite(two).all(axis=0)]) for two in equal], family.p,
+        outcome.astype(object), [detectable(family, k, edge) for k in every], np.maximum(-low, high),
+        [_needed(family, k, aim, level, "difference") for k in every],
+        [_needed(family, k, margin, level, "equivalence") for k in every], family.apart,
+    ]  # fmt: skip
+    table = pd.DataFrame(dict(zip(columns, cells, strict=True)), index=[" − ".join(two) for two in names])
     if scores.samples is not None and not family.design.crossed:
         weighted = simultaneous_family(scores.values, pairs, level=level, weights=scores.samples, **settings)
         table["by samples"], table["low by samples"] = weighted.estimate, np.maximum(weighted.low, -edge)
@@ -201,12 +204,3 @@ def _needed(family: Family, k: int, margin: float | None, level: float, goal: Go
     needed = seeds_for(sd, margin=margin, level=level, goal=goal, comparisons=count, pilot_seeds=n, power=POWER).seeds
     rest = 1 / needed - shared
     return float(np.ceil(1 / rest)) if rest > 0 else np.inf
-
-
-def _outcome(family: Family, inner: Family | None, margin: float | None, k: int) -> str:
-    """Say what one pair comes out as; equivalent if the interval for it lies within the margin."""
-    if np.isnan(family.se[k]):
-        return "no spread"
-    if inner is not None and margin is not None and -margin < inner.low[k] and inner.high[k] < margin:
-        return "equivalent"
-    return "different" if family.low[k] > 0 or family.high[k] < 0 else "undecided"
