@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from fedstat._checks import check_fields, meant, naming
 from fedstat._files import write_text
 from fedstat.inference.intervals.equivalence import check_margin
@@ -144,8 +146,6 @@ class AnalysisPlan:
 
     def write(self, path: str | Path) -> None:
         """Write a TOML file that `read` reads, whole or not at all."""
-        import tomli_w
-
         write_text(path, tomli_w.dumps(self._table()))
 
     def _table(self) -> dict[str, Any]:

@@ -231,9 +231,8 @@ def _summary(own: pd.DataFrame, horizon: float, level: float) -> dict[str, float
     half = np.flatnonzero(estimate.surv_prob <= 0.5 + 1e-9)
     # exact for any law: the k-th smallest and k-th largest of n times enclose the median
     k = int(stats.binom.ppf((1 - level) / 2, n, 0.5))
-    times = np.sort(own["restricted"].to_numpy())
-    known = np.sort(np.where(own["by horizon"], own["time"], np.inf))
     restricted = own["restricted"].to_numpy()
+    known = np.sort(np.where(own["by horizon"], own["time"], np.inf))
     low, high = float("nan"), float("nan")
     if np.ptp(restricted) > 0 and (~own["by horizon"]).mean() <= _AT_HORIZON:
         _, low, high = mean_interval(restricted, level, within=(-np.inf, horizon))
@@ -241,7 +240,7 @@ def _summary(own: pd.DataFrame, horizon: float, level: float) -> dict[str, float
         "reached": float(own["reached"].sum()),
         "runs": n,
         "median": float(estimate.surv_times[half[0]]) if len(half) else float("inf"),
-        "median low": float(times[k - 1]) if k else 0.0,
+        "median low": float(np.sort(restricted)[k - 1]) if k else 0.0,
         "median high": float(known[n - k]) if k else float("inf"),
         "restricted mean": float(restricted.mean()),
         "low": low,

@@ -183,8 +183,7 @@ def _shown(found: Mapping[str, tuple[float, float, float]], scale: float) -> pd.
     rows = pd.DataFrame.from_dict(found, orient="index", columns=["variance", "low", "high"])
     if not (rows["variance"] > 0).any():
         raise ValueError("no source has a positive variance: the sources named explain nothing of the values' spread.")
-    sds = scale * np.sqrt(rows[["variance", "low", "high"]].clip(lower=0))
-    sds.columns = pd.Index(["sd", "low", "high"])
+    sds = scale * np.sqrt(rows.rename(columns={"variance": "sd"}).clip(lower=0))
     share = rows["variance"].clip(lower=0)
     return sds.assign(share=share / share.sum(), variance=rows["variance"])
 

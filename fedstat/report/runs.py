@@ -390,17 +390,10 @@ def _fairness(comparison: Comparison, names: list[str] | None) -> tuple[dict[str
 def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:
     """Return the raw value, the shrunken one with its limits, and what test noise gives alone."""
     factor, places = (100, 1) if points else (1, 3)
-    cells = []
-    for version in ("raw", "shrunken", "noise only"):
-        if (measure, version) not in table.index:
-            cells.append("–")
-            continue
-        row = table.loc[(measure, version)]
-        cell = fixed(factor * row["mean"], places)
-        if version == "shrunken" and np.isfinite(row["low"]):
-            cell += f" [{fixed(factor * row['low'], places)}, {fixed(factor * row['high'], places)}]"
-        cells.append(cell)
-    return cells
+    rows = factor * table.loc[measure, ["mean", "low", "high"]].reindex(["raw", "shrunken", "noise only"])
+    raw, shrunken, noise = (fixed(value, places) for value in rows["mean"])
+    low, high = (fixed(value, places) for value in rows.loc["shrunken", ["low", "high"]])
+    return [raw, shrunken if low == "–" else f"{shrunken} [{low}, {high}]", noise]
 
 
 def _left_out(data: Mapping[str, Any]) -> list[str]:

@@ -47,7 +47,7 @@ def tabulate(
     facts.insert(2, "over", [*["client"] * count, PATIENTS, CLIENTS])
     values = _values(predictions, name, found, facts, level)
     others = [i for i in range(len(methods)) if i != control]
-    alike = np.array([[_alike(predictions, i, control, k) for i in others] for k in range(count)], bool)
+    alike = _alike(predictions, control)[:, others]
     alike = np.concatenate([alike, np.tile(alike.all(axis=0), (2, 1))])
     size = np.abs(found.estimate).max(axis=1, keepdims=True)
     labels = [methods[i] for i in others]
@@ -183,10 +183,10 @@ def _differences(
     return _frame(facts, name, methods, columns)
 
 
-def _alike(predictions: Predictions, method: int, control: int, client: int) -> bool:
-    """Tell whether two methods predict the same for every patient of a client."""
-    return all(
-        np.array_equal(block.prediction[method][:, own], block.prediction[control][:, own])
-        for block in predictions.blocks
-        for own in [block.client == client]
-    )
+def _alike(predictions: Predictions, control: int) -> np.ndarray:
+    """Tell which methods predict as the control does for every patient of a client, shape (clients, methods)."""
+    found = np.ones((len(predictions.clients), len(predictions.methods)), bool)
+    for block in predictions.blocks:
+        same = (block.prediction == block.prediction[control]).swapaxes(1, 2)
+        np.logical_and.at(found, block.client, same.reshape(*same.shape[:2], -1).all(axis=2).T)
+    return found
