@@ -368,15 +368,14 @@ def _fairness(comparison: Comparison, names: list[str] | None) -> tuple[dict[str
             )
         except ValueError:  # a method without two clients in a seed has no spread over clients
             continue
-        table, first = found.table.set_index(["measure", "version"]), label
-        told = [*found.notes]
+        table, first, told = found.table.set_index(["measure", "version"]), label, list(found.notes)
         if found.clients is not None:
             rule = told.pop()  # on clients by name
+            for outcome, who in found.clients.groupby("outcome", sort=False)["client"]:
+                if outcome != "undecided":
+                    judged.append(f"{listed(who)} {outcome if len(who) == 1 else outcome[:-1]} under {label}")
         for note in told:
             notes.setdefault(note, []).append(label)
-        for outcome, who in () if found.clients is None else found.clients.groupby("outcome", sort=False)["client"]:
-            if outcome != "undecided":
-                judged.append(f"{listed(who)} {outcome if len(who) == 1 else outcome[:-1]} under {label}")
         for measure, points in _MEASURES.items():
             if (measure, "raw") in table.index:
                 rows.append([first, measure, *_versions(table, measure, points)])

@@ -19,6 +19,7 @@ from fedstat.inference.levels import check_level
 Goal = Literal["difference", "equivalence"]
 #: Beyond this many seeds the normal approximation stands for the t, which it misses by a seed or two.
 _NORMAL_FROM = 100_000
+_legendre = cache(np.polynomial.legendre.leggauss)
 
 
 @dataclass(frozen=True)
@@ -244,16 +245,11 @@ def _over_spread(value: Callable[[np.ndarray], np.ndarray], df: float, shift: fl
     low, high = np.sqrt(gammaincinv(k, 1e-14) / k), np.sqrt(gammainccinv(k, 1e-14) / k)
     inner = np.array([9, shift - 9, shift, shift + 9]) / t
     borders = np.unique(np.clip([low, *inner, high], low, high))
-    nodes, weights = _nodes()
+    nodes, weights = _legendre(100)
     half = np.diff(borders)[:, None] / 2
     s = borders[:-1, None] + half * (nodes + 1)
     density = 2 * np.exp(k * np.log(k) - gammaln(k) + xlogy(df - 1, s) - k * s**2)
     return float((half * weights * density * value(s)).sum())
-
-
-@cache
-def _nodes() -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.legendre.leggauss(100)
 
 
 def _many(seeds: int) -> str:

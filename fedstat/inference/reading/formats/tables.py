@@ -174,8 +174,7 @@ class Table:
 
     def _place(self, rows: pa.Array, done: int) -> str:
         at = done + pc.index(rows, True).as_py()
-        lines = self.frame is None and not is_parquet(self.path)
-        return f"{self.path}, line {at + 2}," if lines else f"{self.path}, row {at},"
+        return f"{self.path}, line {at + 2}," if self.delimiter else f"{self.path}, row {at},"  # text has lines
 
 
 def in_memory(frame: pd.DataFrame) -> pa.Table:
