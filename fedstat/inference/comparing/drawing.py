@@ -312,8 +312,6 @@ def new_axes(ax: Axes | None, height: float) -> Axes:
 def _legend(ax: Axes, *, columns: int, handle: float = 3.2) -> None:
     """Write the legend above the axes, where it hides nothing."""
     handles, labels = ax.get_legend_handles_labels()
-    if not handles:
-        return
     order = sorted(range(len(labels)), key=lambda i: labels[i].startswith("test noise"))
     ax.legend(
         [handles[i] for i in order],
