@@ -42,8 +42,6 @@ USUAL = {
     "numbers": ("mse", "mae", "r2"),
     "times": ("concordance",),
 }
-
-
 #: Rows of clients that are printed; the others are counted.
 _ROWS = 40
 

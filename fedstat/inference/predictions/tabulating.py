@@ -97,7 +97,7 @@ def _summed(
 
 
 def _sources(found: Parts, limits_over: dict[str, Any], facts: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the columns that values and differences have in common, of arrays of shape (T, R)."""
+    """Return the columns that values and differences have in common, of shape (T, R) or (T, 1)."""
     first = "both" if "both" in limits_over else "patients"
     columns = {"low": limits_over[first][0], "high": limits_over[first][1]}
     for over in _OVER:
@@ -105,15 +105,14 @@ def _sources(found: Parts, limits_over: dict[str, Any], facts: pd.DataFrame) -> 
         columns |= {f"low ({over})": low, f"high ({over})": high}
     columns |= {"variance (patients)": found.patients, "variance (runs)": found.runs}
     columns["df"] = found.both_df if first == "both" else found.patients_df
-    for fact in ("n", "events", "seeds", "clients", "undefined"):
-        columns[fact] = np.repeat(facts[fact].to_numpy()[:, None], found.estimate.shape[1], axis=1)
-    return columns
+    return columns | {name: facts[[name]].to_numpy() for name in ("n", "events", "seeds", "clients", "undefined")}
 
 
 def _frame(facts: pd.DataFrame, name: str, methods: Sequence[str], columns: dict[str, np.ndarray]) -> pd.DataFrame:
-    made = {"method": np.tile(np.array(methods, object), len(facts))}
-    made |= {of: np.repeat(facts[of].to_numpy(object), len(methods)) for of in ("client", "name", "over")}
-    return pd.DataFrame({**made, "metric": name, **{of: values.ravel() for of, values in columns.items()}})
+    places = {of: facts[[of]].to_numpy(object) for of in ("client", "name", "over")}
+    cells = {"method": np.array(methods, object), **places, "metric": np.array(name), **columns}
+    shape = len(facts), len(methods)
+    return pd.DataFrame({of: np.broadcast_to(values, shape).ravel() for of, values in cells.items()})
 
 
 def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFrame, level: float) -> pd.DataFrame:
@@ -123,12 +122,11 @@ def _values(predictions: Predictions, name: str, found: Parts, facts: pd.DataFra
     scale = "share" if metric.scale == "ranks" and predictions.kind == "classes" else metric.scale
     made = {}
     for over in _OVER if several else _OVER[:1]:
-        ends = value_limits(scale, found, over, level, n, events)
+        ends = np.stack(value_limits(scale, found, over, level, n, events))
         if scale in ("ranks", "proportion"):  # a mean of such values is none
-            of_mean = value_limits("share", found, over, level, n, events)
-            ends = np.where(mean, of_mean[0], ends[0]), np.where(mean, of_mean[1], ends[1])
-        known = ~np.isnan(found.estimate)
-        made[over] = np.where(known, ends[0], np.nan), np.where(known, ends[1], np.nan).clip(max=most)
+            ends = np.where(mean, value_limits("share", found, over, level, n, events), ends)
+        low, high = np.where(np.isnan(found.estimate), np.nan, ends)
+        made[over] = low, high.clip(max=most)
     columns = {"estimate": found.estimate, **_sources(found, made, facts)}
     return _frame(facts, name, predictions.methods, columns)
 
