@@ -43,19 +43,17 @@ class History:
     def batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with some of the columns; no others are read."""
         coded, columns = pa.dictionary(pa.int32(), pa.string()), [name for name in COLUMNS if name in wanted]
-        read = list(dict.fromkeys([*columns, *(["metric"] if self.metric is not None else [])]))
+        read = columns if self.metric is None else [name for name in COLUMNS if name in (*wanted, "metric")]
         for path in self.files:
             with pq.ParquetFile(path, read_dictionary=[n for n in read if n in TEXT], memory_map=True) as file:
                 for batch in file.iter_batches(batch_size=1 << 19, columns=read):
                     rows = batch
                     if self.metric is not None:
                         rows = batch.filter(pc.equal(batch["metric"].cast(pa.string()), self.metric))
-                    arrays = [rows[n].cast(coded) if n in TEXT else rows[n] for n in columns]
+                    found = pa.record_batch({n: rows[n].cast(coded) if n in TEXT else rows[n] for n in columns})
                     if self.kept is not None and {*COLUMNS} <= {*wanted}:
-                        arrays.append(pa.array(marked(rows.to_pandas(), self.kept)["kept"]))
-                        yield pa.record_batch(arrays, [*columns, "kept"])
-                    else:
-                        yield pa.record_batch(arrays, columns)
+                        found = found.append_column("kept", pa.array(marked(rows.to_pandas(), self.kept)["kept"]))
+                    yield found
 
 
 def marked(table: pd.DataFrame, kept: Mapping[tuple[str, int], int]) -> pd.DataFrame:

@@ -126,8 +126,7 @@ class Table:
             if "value" in wanted:
                 value = self._column(batch, "value", name, done)
                 tidy["value"] = pc.divide(value, 100.0) if name in self.percent else value
-            names = [ours for ours in _OURS if ours in tidy]
-            rows = pa.record_batch([tidy[ours] for ours in names], names)
+            rows = pa.record_batch({ours: tidy[ours] for ours in _OURS if ours in tidy})
             yield rows if self.only is None else rows.filter(pc.equal(rows["metric"].cast(pa.string()), self.only))
 
     def _column(self, batch: pa.RecordBatch, ours: str, name: str, done: int) -> pa.Array:
