@@ -122,11 +122,8 @@ def _options(columns: Mapping[str, str | None], asked: Mapping[str, Any]) -> lis
             options.append((ours, theirs))
         elif ours is not None:
             options += [("value", theirs), ("metric", ours)]
-    given = dict(options)
-    for name in ("metric", "margin", "last", "split", "level", "plan", "title", "event"):
-        value = asked.get(name)
-        if value is not None and name not in given:
-            options.append((name, value))
+    given, names = dict(options), ("metric", "margin", "last", "split", "level", "plan", "title", "event")
+    options += [(name, asked[name]) for name in names if name not in given and asked.get(name) is not None]
     estimand, across, control = asked.get("estimand"), asked.get("across", ()), asked.get("control", "auto") or ()
     controls = [control] if isinstance(control, str) else control
     options += [("control", one) for one in controls if one != "auto"]

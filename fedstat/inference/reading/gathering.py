@@ -121,7 +121,7 @@ def _labels(parts: Mapping[str, Reduced], across: Sequence[str]) -> dict[tuple[s
         for i, (label, _) in enumerate(part.methods):
             there = np.isfinite(part.values[i]).any(axis=1) | (part.missing[i] > 0)
             held.setdefault(label, {})[name] = {int(s) for s in part.seeds[there]}
-    found = {}
+    found = dict[tuple[str, str], str]()
     for label, runs in held.items():
         seeds = [seed for of in runs.values() for seed in of]
         if len(runs) > 1 and not across and len(set(seeds)) < len(seeds):
@@ -129,8 +129,7 @@ def _labels(parts: Mapping[str, Reduced], across: Sequence[str]) -> dict[tuple[s
                 f"{label} ran under the same seed in {' and in '.join(runs)}: give one of them another label, or leave "
                 'it out; runs on different data go together with across="data".'
             )
-        for name in runs:
-            found[name, label] = f"{label} ({name})" if len(runs) > 1 and across else label
+        found |= {(name, label): f"{label} ({name})" if len(runs) > 1 and across else label for name in runs}
     return found
 
 
