@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import fedstat as fs
 from fedstat.inference.comparing.learning import late_gain
-from tests.support.clients import vector_clients
 
 SEEDS, CLIENTS, ROUNDS = range(6), range(4), range(1, 21)
 
@@ -68,8 +67,10 @@ def test_models_below_each_client_s_commonest_class_are_not_judged():
 def test_to_run_longer_is_no_promise_where_clients_attack_or_noise_is_added():
     def said(method, **how):
         methods, training = [fs.Local(), method], fs.Training(lr=1e-9)
+        x = np.random.default_rng(0).normal(size=(400, 3))
+        clients = fs.data.from_arrays(x, (x[:, 0] > -1.3).astype(int), np.arange(400) % 8)  # 90% of each have class 1
         run = {"rounds": 2, "seed": range(2), "progress": False, **how}
-        result = fs.federate(methods, lambda: torch.nn.Linear(3, 2), vector_clients(8), training, **run)
+        result = fs.federate(methods, lambda: torch.nn.Linear(3, 2), clients, training, **run)
         printed = " ".join(str(fs.compare(result)).split())
         return printed.partition("Tune for these rounds")[2].partition(".")[0]
 
