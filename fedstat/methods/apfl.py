@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -76,10 +75,8 @@ class APFL(Method):
     adaptive: bool = True
     weighting: Literal["samples", "uniform"] = "uniform"
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "a mixture of two models that train at once does not move as one model does"
-    }
-    _ranges: ClassVar[Rules] = {"alpha": "[0, 1]"}
+    exempt = {"one client": "a mixture of two models that train at once does not move as one model does"}
+    _ranges = {"alpha": "[0, 1]"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the client's own alike, beside the share of the latter."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows, inner_products
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -81,14 +81,14 @@ class ClusteredFL(Method):
     relative: bool = False
     linkage: Literal["single", "complete"] = "single"
 
-    label: ClassVar[str] = "Clustered-FL"
-    fewest: ClassVar[int] = 2
-    exempt: ClassVar[Mapping[str, str]] = {
+    label = "Clustered-FL"
+    fewest = 2
+    exempt = {
         "one client": "one client is nothing to cluster",
         "clones": "the law compares with one client, which is nothing to cluster",
     }
-    example: ClassVar[Mapping[str, Any]] = {"eps1": 100.0, "eps2": 0.0, "min_rounds": 0}
-    _ranges: ClassVar[Rules] = {
+    example = {"eps1": 100.0, "eps2": 0.0, "min_rounds": 0}
+    _ranges = {
         "eps1": "[0, inf)", "eps2": "[0, inf)", "min_rounds": 0, "linkage": ("single", "complete"),
     }  # fmt: skip
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from fedstat.federated.client.local import Context, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -58,10 +56,8 @@ class Ditto(Method):
     penalty: float = 0.75
     personal_epochs: int | None = None
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "a personal model that is pulled to the shared one does not train as if it were alone"
-    }
-    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "personal_epochs": 1}
+    exempt = {"one client": "a personal model that is pulled to the shared one does not train as if it were alone"}
+    _ranges = {"penalty": "[0, inf)", "personal_epochs": 1}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the personal one alike."""

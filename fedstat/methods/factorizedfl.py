@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from fedstat.federated.client.local import Batch, Context, Learner, Phase, Train
 from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.federated.codec import Message, Sparse
 from fedstat.federated.means import mixed
-from fedstat.federated.method import Method, Rules, keep, stack
+from fedstat.federated.method import Method, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -132,11 +132,11 @@ class FactorizedFL(Method):
     prune: bool = True
     reset_head: bool = False
 
-    label: ClassVar[str] = "Factorized-FL"
-    exempt: ClassVar[Mapping[str, str]] = {
+    label = "Factorized-FL"
+    exempt = {
         "one client": "the penalty on mu is a force that plain training does not feel, also where a client is alone."
     }
-    _ranges: ClassVar[Rules] = {
+    _ranges = {
         "rank": 1, "min_neighbours": 1, "epsilon": "[0, inf)", "sparsity": "[0, inf)", "variant": ("alpha", "beta"),
         "reading": ("code", "text"),
     }  # fmt: skip

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -89,8 +87,8 @@ class FedALA(Method):
     share: float = 0.8
     start_epochs: int = 11
 
-    example: ClassVar[Mapping[str, Any]] = {"share": 1.0}  # a part of a batch depends on the client's number
-    _ranges: ClassVar[Rules] = {"top": 1, "eta": "[0, inf)", "share": "(0, 1]", "start_epochs": 1}
+    example = {"share": 1.0}  # a part of a batch depends on the client's number
+    _ranges = {"top": 1, "eta": "[0, inf)", "share": "(0, 1]", "start_epochs": 1}
 
     def mixed(self, network: Network) -> tuple[str, ...]:
         """Return the leaves that are mixed."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows
 from fedstat.federated.codec import Message
-from fedstat.federated.method import Method, Rules, stack
+from fedstat.federated.method import Method, stack
 from fedstat.federated.slots import in_slot, is_statistic, share_all_but, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -78,13 +77,13 @@ class FedAMP(Method):
     scale: float = 1e6
     start: Literal["w", "u"] = "w"
 
-    example: ClassVar[Mapping[str, Any]] = {"alpha": 0.15, "scale": 1.0}
-    fewest: ClassVar[int] = 2
-    exempt: ClassVar[Mapping[str, str]] = {
+    example = {"alpha": 0.15, "scale": 1.0}
+    fewest = 2
+    exempt = {
         "one client": "a mix of other clients' models needs other clients",
         "clones": "the law compares with a single client, which has no others to mix",
     }
-    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "alpha": "(0, inf)", "scale": "(0, inf)", "start": ("w", "u")}
+    _ranges = {"penalty": "[0, inf)", "alpha": "(0, inf)", "scale": "(0, inf)", "start": ("w", "u")}
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share no leaf, since every model is a client's own."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules, stack, written_out
+from fedstat.federated.method import Method, stack, written_out
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.fine_tuning import fine_tuned
 
@@ -62,8 +62,8 @@ class FedAvg(Method):
     fine_tune: int = 0
     part: Literal["all", "head"] = "all"
 
-    averages: ClassVar[bool] = True
-    _ranges: ClassVar[Rules] = {"fine_tune": 0, "part": ("all", "head")}
+    averages = True
+    _ranges = {"fine_tune": 0, "part": ("all", "head")}
 
     # `Method` has the same steps; they are written out here so that the algorithm can be read in one place
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Rules, stack
+from fedstat.federated.method import stack
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.fedper import FedPer
 from fedstat.methods.fine_tuning import fine_tuned
@@ -65,10 +64,8 @@ class FedBABU(FedPer):
     fine_tune: int = 5
     part: Literal["all", "head"] = "head"
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "the head does not train in the rounds, and a copy is fine-tuned after them."
-    }
-    _ranges: ClassVar[Rules] = {"fine_tune": 1, "part": ("all", "head")}
+    exempt = {"one client": "the head does not train in the rounds, and a copy is fine-tuned after them."}
+    _ranges = {"fine_tune": 1, "part": ("all", "head")}
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """Train the body."""

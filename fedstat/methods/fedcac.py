@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import in_rows, inner_products
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.means import mixed, step_to_mean
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -74,7 +73,7 @@ class FedCAC(Method):
     tau: float = 0.5
     beta: float = 100.0
 
-    _ranges: ClassVar[Rules] = {"tau": "[0, 1]", "beta": "(0, inf)"}
+    _ranges = {"tau": "[0, 1]", "beta": "(0, inf)"}
 
     def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
         """Hold every client's mask, a byte for each weight, and while some are renewed all of them again."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from fedstat._checks import whole
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params, parameterize
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation
 from fedstat.parameterization import LowRankSum
@@ -86,11 +86,9 @@ class FedDecomp(Method):
     reading: Literal["code", "text"] = "code"
     weighting: Literal["samples", "uniform"] = "uniform"
 
-    example: ClassVar[Mapping[str, Any]] = {"lora_epochs": 1}
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "steps in the two parts, one after the other, are no gradient step in their sum."
-    }
-    _ranges: ClassVar[Rules] = {
+    example = {"lora_epochs": 1}
+    exempt = {"one client": "steps in the two parts, one after the other, are no gradient step in their sum."}
+    _ranges = {
         "conv_ratio": "(0, 1]", "dense_ratio": "(0, 1]", "lora_epochs": 0, "variant": get_args(Variant),
         "reading": ("code", "text"),
     }  # fmt: skip

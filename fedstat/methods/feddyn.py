@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
 from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.means import step_to_mean, weights_of_all
-from fedstat.federated.method import Method, Rules, keep, stack
+from fedstat.federated.method import Method, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -76,11 +75,9 @@ class FedDyn(Method):
     alpha: float = 0.01
     weighting: Literal["samples", "uniform"] = "uniform"
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "the pull holds a client that is alone back, and the server goes beyond its model."
-    }
-    exact_uploads: ClassVar[bool] = True
-    _ranges: ClassVar[Rules] = {"alpha": "(0, inf)"}
+    exempt = {"one client": "the pull holds a client that is alone back, and the server goes beyond its model."}
+    exact_uploads = True
+    _ranges = {"alpha": "(0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the model, and beside it a client's gradient at zero."""

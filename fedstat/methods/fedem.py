@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +10,7 @@ from torch.nn import functional as F
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import slot
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -66,12 +64,12 @@ class FedEM(Method):
 
     components: int = 3
 
-    example: ClassVar[Mapping[str, Any]] = {"components": 2}
-    exempt: ClassVar[Mapping[str, str]] = {
+    example = {"components": 2}
+    exempt = {
         "one client": "a mixture of several models is not one model, whoever trains it",
         "fixed point": "mixture weights move by expectation steps, whatever the learning rate",
     }
-    _ranges: ClassVar[Rules] = {"components": 1}
+    _ranges = {"components": 1}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Draw the components independently, and let every client start from equal mixture weights.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from fedstat._checks import names, naming, number
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message
 from fedstat.federated.means import step_to_mean
-from fedstat.federated.method import Method, Rules, keep, rows, stack
+from fedstat.federated.method import Method, keep, rows, stack
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -131,8 +131,8 @@ class FedFac(Method):
     rejoin: Literal["average", "add"] = "average"
     replicates: int = 2
 
-    example: ClassVar[Mapping[str, Any]] = {"layers": ["hidden", "head"], "tau": Count(2), "kappa": 0.5}
-    _ranges: ClassVar[Rules] = {
+    example = {"layers": ["hidden", "head"], "tau": Count(2), "kappa": 0.5}
+    _ranges = {
         "kappa": "(0, 1]", "replicates": 1, "reading": ("text", "code"), "source": ("weights", "updates"),
         "rejoin": ("average", "add"),
     }  # fmt: skip

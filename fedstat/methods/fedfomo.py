@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from fedstat.federated.client.local import ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
 from fedstat.federated.means import mixed
-from fedstat.federated.method import Rules, keep
+from fedstat.federated.method import keep
 from fedstat.federated.slots import in_slot, slot
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.local import Local
@@ -75,13 +74,13 @@ class FedFOMO(Local):
     epsilon: float = 0.3
     epsilon_decay: float = 0.05
 
-    held_out: ClassVar[float] = 0.2
-    exempt: ClassVar[Mapping[str, str]] = {
+    held_out = 0.2
+    exempt = {
         "permutation": "which samples are held out is drawn for the client's number, so that it changes with the order",
         "one client": "the samples held out for validation do not train",
         "clones": "clones hold out different samples of the same data",
     }
-    _ranges: ClassVar[Rules] = {"candidates": 1, "epsilon": "[0, 1]", "epsilon_decay": "[0, inf)"}
+    _ranges = {"candidates": 1, "epsilon": "[0, 1]", "epsilon_decay": "[0, inf)"}
 
     def at_once(self, network: Network, clients: int) -> Mapping[str, int]:
         """Hold a matrix of affinities, and while it is renewed another one."""

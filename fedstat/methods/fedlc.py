@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.state import Federation, State
 from fedstat.methods.classes import head_outputs, members
 
@@ -69,10 +67,8 @@ class FedLC(Method):
 
     tau: float = 1.0
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "logits are calibrated by class counts also where a client is alone."
-    }
-    _ranges: ClassVar[Rules] = {"tau": "[0, inf)"}
+    exempt = {"one client": "logits are calibrated by class counts also where a client is alone."}
+    _ranges = {"tau": "[0, inf)"}
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start as every method does, if the task is one of classes."""

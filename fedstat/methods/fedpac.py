@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +12,7 @@ from fedstat.federated.client.local import Batch, ClientData, Context, Learner, 
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message
 from fedstat.federated.means import mixed
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.classes import all_counts, class_means, moments
@@ -79,11 +77,11 @@ class FedPAC(Method):
     penalty: float = 1.0
     head_lr: float | None = 0.1
 
-    example: ClassVar[Mapping[str, Any]] = {"head_lr": None}
-    exempt: ClassVar[Mapping[str, str]] = {
+    example = {"head_lr": None}
+    exempt = {
         "one client": "head and body take turns, and the body is pulled to centroids, also where a client is alone."
     }
-    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "head_lr": "[0, inf)"}
+    _ranges = {"penalty": "[0, inf)", "head_lr": "[0, inf)"}
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share the body."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from fedstat.federated.client.network import Model, Network, Params, parameterize
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.client.network import Network, Params, parameterize
+from fedstat.federated.method import Method
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation
 from fedstat.models import mlp
@@ -74,8 +73,8 @@ class FedPara(Method):
     personal: bool = False
     tanh: bool = False
 
-    example_model: ClassVar[Model | None] = mlp(3, 24, 24, 2)
-    _ranges: ClassVar[Rules] = {"gamma": "[0, 1]"}
+    example_model = mlp(3, 24, 24, 2)
+    _ranges = {"gamma": "[0, 1]"}
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Factorise the dense, recurrent and convolutional weights below the head that are large enough."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +10,7 @@ from torch import Tensor
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import Rules, keep
+from fedstat.federated.method import keep
 from fedstat.federated.slots import without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.classes import all_counts, class_means, moments
@@ -85,11 +83,11 @@ class FedProto(Local):
 
     penalty: float = 1.0
 
-    exempt: ClassVar[Mapping[str, str]] = {
+    exempt = {
         "one client": "features are pulled to prototypes also where a client is alone.",
         "fixed point": "prototypes, by which clients predict, are found also where no weight moves.",
     }
-    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)"}
+    _ranges = {"penalty": "[0, inf)"}
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start without prototypes; the server remembers how many samples of each class a client has."""

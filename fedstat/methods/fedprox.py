@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from fedstat.federated.client.local import Context
 from fedstat.federated.client.network import Params
-from fedstat.federated.method import Rules
 from fedstat.methods.fedavg import FedAvg
 
 
@@ -61,10 +58,8 @@ class FedProx(FedAvg):
 
     mu: float = 0.1
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "the pull to the received model also holds back a client that is alone."
-    }
-    _ranges: ClassVar[Rules] = {"mu": "[0, inf)"}
+    exempt = {"one client": "the pull to the received model also holds back a client that is alone."}
+    _ranges = {"mu": "[0, inf)"}
 
     def pull(self, params: Params, context: Context) -> Params:
         """Return the gradient of half of `mu` times the squared distance from the received weights."""

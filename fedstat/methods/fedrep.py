@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Rules
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.fedper import FedPer
 
@@ -59,10 +56,8 @@ class FedRep(FedPer):
     head_epochs: int = 10
     body_epochs: int = 1
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "head and body take turns, which is no gradient step in both at once."
-    }
-    _ranges: ClassVar[Rules] = {"head_epochs": 0, "body_epochs": 0}
+    exempt = {"one client": "head and body take turns, which is no gradient step in both at once."}
+    _ranges = {"head_epochs": 0, "body_epochs": 0}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +10,7 @@ from torch.nn import functional as F
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.classes import head_outputs, members
@@ -65,10 +63,8 @@ class FedRoD(Method):
 
     gamma: float = 1.0
 
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "a balanced loss and a second head make another model than joint training of the network."
-    }
-    _ranges: ClassVar[Rules] = {"gamma": "[0, inf)"}
+    exempt = {"one client": "a balanced loss and a second head make another model than joint training of the network."}
+    _ranges = {"gamma": "[0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Add a private head of zeros to the network's leaves."""

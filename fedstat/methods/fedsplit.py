@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ class FedSplit(Method):
     independent: bool = False
     weighting: Literal["samples", "uniform"] = "uniform"
 
-    example: ClassVar[Mapping[str, Any]] = {"shared_units": {"hidden": np.array([True, False, True, False, True])}}
+    example = {"shared_units": {"hidden": np.array([True, False, True, False, True])}}
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share the given units, and every layer that is not named."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
-from fedstat.federated.client.network import Model, Network, Params, parameterize
+from fedstat.federated.client.network import Network, Params, parameterize
 from fedstat.federated.codec import Message, Selected
-from fedstat.federated.method import Method, Rules, stack
+from fedstat.federated.method import Method, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.parameterization import Atoms
@@ -110,9 +109,9 @@ class FilterDecomp(Method):
     slow: Literal["all", "alpha"] = "all"
     keep_local_slow: bool = False
 
-    example: ClassVar[Mapping[str, Any]] = {"atoms": 4}
-    example_model: ClassVar[Model | None] = staticmethod(_three_pixels)
-    _ranges: ClassVar[Rules] = {
+    example = {"atoms": 4}
+    example_model = staticmethod(_three_pixels)
+    _ranges = {
         "atoms": 1, "beta": "(0, 1]", "basis": ("orthonormal", "canonical"), "head": ("shared", "local"),
         "slow": ("all", "alpha"),
     }  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.ensemble import ensemble
@@ -59,9 +58,9 @@ class LGFedAvg(Method):
     top: int = 2
     weighting: Literal["samples", "uniform"] = "uniform"
 
-    label: ClassVar[str] = "LG-FedAvg"
-    example: ClassVar[Mapping[str, Any]] = {"top": 1}
-    _ranges: ClassVar[Rules] = {"top": 0}
+    label = "LG-FedAvg"
+    example = {"top": 1}
+    _ranges = {"top": 0}
 
     def shared(self, network: Network, federation: Federation) -> Params:
         """Share the upper layers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch.nn import functional as F
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules, stack
+from fedstat.federated.method import Method, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -69,7 +68,7 @@ class MOON(Method):
     mu: float = 1.0
     temperature: float = 0.5
 
-    _ranges: ClassVar[Rules] = {"mu": "[0, inf)", "temperature": "(0, inf)"}
+    _ranges = {"mu": "[0, inf)", "temperature": "(0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the model and the client's last one alike, beside a flag: 1 if the client has trained one, else 0."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from fedstat.federated.client.local import Batch, Context, Phase
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules, stack
+from fedstat.federated.method import Method, stack
 from fedstat.federated.state import Federation, Predictor, State
 
 
@@ -64,13 +64,13 @@ class PerFedAvg(Method):
     delta: float = 1e-3
     adaptation: Literal["step", "epoch"] = "step"
 
-    label: ClassVar[str] = "Per-FedAvg"
-    exempt: ClassVar[Mapping[str, str]] = {
+    label = "Per-FedAvg"
+    exempt = {
         "one client": "the gradient is taken at the adapted weights, not at the client's own",
         "permutation": "which samples of a full batch go to which part of a step is drawn by the client's number",
         "clones": "clients with the same data draw different parts of a step",
     }
-    _ranges: ClassVar[Rules] = {"inner_lr": "[0, inf)", "delta": "(0, inf)", "adaptation": ("step", "epoch")}
+    _ranges = {"inner_lr": "[0, inf)", "delta": "(0, inf)", "adaptation": ("step", "epoch")}
 
     @property
     def batches(self) -> int:  # type: ignore[override]

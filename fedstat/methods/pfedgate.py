@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from fedstat._checks import number
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.codec import Bits, Message, Selected
-from fedstat.federated.method import Method, Rules, stack
+from fedstat.federated.method import Method, stack
 from fedstat.federated.slots import in_slot, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
@@ -89,11 +88,9 @@ class PFedGate(Method):
     gates: Literal["client", "sample"] = "client"
     ranking: Ranking = "score/size"
 
-    label: ClassVar[str] = "pFedGate"
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "the gate scales and cuts the model also where there is nobody to share it with"
-    }
-    _ranges: ClassVar[Rules] = {
+    label = "pFedGate"
+    exempt = {"one client": "the gate scales and cuts the model also where there is nobody to share it with"}
+    _ranges = {
         "density": "(0, 1]", "parts": 1, "gate_lr": "[0, inf)", "gates": ("client", "sample"),
         "ranking": ("score/size", "score"),
     }  # fmt: skip

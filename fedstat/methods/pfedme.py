@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, gradient_on_all
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -81,12 +81,12 @@ class PFedMe(Method):
     inner_lr: float = 0.05
     weighting: Literal["samples", "uniform"] = "uniform"
 
-    label: ClassVar[str] = "pFedMe"
-    exempt: ClassVar[Mapping[str, str]] = {
+    label = "pFedMe"
+    exempt = {
         "one client": "a client that is alone descends the envelope of its loss, not the loss.",
         "fixed point": "the personal model is found at a rate of its own, also where the shared model has rate zero.",
     }
-    _ranges: ClassVar[Rules] = {"penalty": "(0, inf)", "inner_steps": 1, "inner_lr": "[0, inf)"}
+    _ranges = {"penalty": "(0, inf)", "inner_steps": 1, "inner_lr": "[0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the personal one alike."""

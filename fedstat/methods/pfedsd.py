@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +10,7 @@ from torch.nn import functional as F
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.method import Method, Rules
+from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -63,11 +61,9 @@ class PFedSD(Method):
     penalty: float = 1.0
     temperature: float = 1.0
 
-    label: ClassVar[str] = "pFedSD"
-    exempt: ClassVar[Mapping[str, str]] = {
-        "one client": "the pull to a model's own past outputs has no counterpart in plain training"
-    }
-    _ranges: ClassVar[Rules] = {"penalty": "[0, inf)", "temperature": "(0, inf)"}
+    label = "pFedSD"
+    exempt = {"one client": "the pull to a model's own past outputs has no counterpart in plain training"}
+    _ranges = {"penalty": "[0, inf)", "temperature": "(0, inf)"}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the shared model and the teacher alike, beside a flag: 1 if the client has a teacher yet, else 0.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message
 from fedstat.federated.means import step_to_mean, weights_of_all
-from fedstat.federated.method import Method, Rules, keep, stack
+from fedstat.federated.method import Method, keep, stack
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 
@@ -79,9 +79,9 @@ class SCAFFOLD(Method):
     option: Literal["I", "II"] = "II"
     weighting: Literal["samples", "uniform"] = "uniform"
 
-    taken_over: ClassVar[tuple[str, ...]] = (SERVERS,)
-    exact_uploads: ClassVar[bool] = True
-    _ranges: ClassVar[Rules] = {"option": ("I", "II")}
+    taken_over = (SERVERS,)
+    exact_uploads = True
+    _ranges = {"option": ("I", "II")}
 
     def leaves(self, network: Network, federation: Federation) -> Params:
         """Start the model, and beside it both controls at zero."""

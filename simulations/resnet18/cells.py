@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -230,7 +229,7 @@ class Masked(fs.FedFac):
 
     masked: Literal["shared", "personal"] = "shared"
 
-    _ranges: ClassVar[Mapping[str, Any]] = {"masked": ("shared", "personal")}
+    _ranges = {"masked": ("shared", "personal")}  # noqa: RUF012 (`Method` says that it is the class's)
 
     def receive(self, state: State, ids: Tensor) -> Params:
         """Return what clients start from and are evaluated with."""
