@@ -54,6 +54,15 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
     raise ValueError(f"{name} must be a whole number{'' if least is None else f', at least {least}'}, got {plain!r}.")
 
 
+def check_level(level: Any) -> float:
+    """Return a confidence level in (0, 1) as a float; the error on per cent such as 95 says what to write."""
+    try:
+        return number("level", level, "(0, 1)")
+    except ValueError as error:
+        per_cent = isinstance(level, int | float) and 1 < level < 100
+        raise ValueError(f"{error} For {level:g}% write {level / 100:g}." if per_cent else f"{error}") from None
+
+
 def choice(name: str, value: Any, words: Collection[str]) -> None:
     """Refuse what is none of some words."""
     if not (isinstance(value, str) and value in words):

@@ -12,10 +12,9 @@ from typing import Any
 
 import tomli_w
 
-from fedstat._checks import check_fields, meant, naming
+from fedstat._checks import check_fields, check_level, meant, naming
 from fedstat._files import write_text
 from fedstat.inference.intervals.equivalence import check_margin
-from fedstat.inference.levels import check_level
 
 
 @dataclass(frozen=True, kw_only=True)

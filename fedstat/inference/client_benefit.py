@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fedstat._checks import check_level
 from fedstat.inference.client_fairness import separate_noise
 from fedstat.inference.comparing.compare import compare
 from fedstat.inference.comparing.comparison import Comparison
@@ -20,7 +21,6 @@ from fedstat.inference.formatting import listed, number, p_value
 from fedstat.inference.intervals.crossed import crossed_mean, mean_squares, new_client
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.family import ROUNDING
-from fedstat.inference.levels import check_level
 from fedstat.inference.modifiers import carried, given, slopes
 from fedstat.inference.reading.formats.tidy import RUN
 from fedstat.inference.reading.scores import Scores, better

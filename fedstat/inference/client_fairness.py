@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import ndtr
 
+from fedstat._checks import check_level
 from fedstat._random import stream
 from fedstat.inference.intervals.paired import mean_interval
-from fedstat.inference.levels import check_level
 from fedstat.inference.predictions.assessment import Assessment, assess
 from fedstat.inference.predictions.conclusions import gains_and_losses
 

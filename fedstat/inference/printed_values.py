@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fedstat._checks import check_level
 from fedstat.inference.formatting import number
 from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import paired_difference, spreads
-from fedstat.inference.levels import check_level
 
 #: Whether a difference of two methods has the printed sign; "printed equal" if the paper prints one value for both.
 Answer = Literal["same", "opposite", "not resolved", "printed equal"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fedstat import _checks
-from fedstat.inference.levels import check_level
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -33,5 +32,5 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> tuple[float,
     successes, n = _checks.whole("successes", successes), _checks.whole("n", n)
     if not 0 <= successes <= n or n < 1:
         raise ValueError(f"successes must lie between 0 and n >= 1, got {successes} of {n}.")
-    low, high = proportion_confint(successes, n, 1 - check_level(level), method="beta")
+    low, high = proportion_confint(successes, n, 1 - _checks.check_level(level), method="beta")
     return float(low), float(high)

@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from fedstat._checks import check_level
 from fedstat.inference.formatting import first_of, p_value
 from fedstat.inference.intervals.paired import holm, sign_flip_test
-from fedstat.inference.levels import check_level
 
 
 @dataclass(frozen=True, eq=False)

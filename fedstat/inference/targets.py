@@ -13,10 +13,9 @@ import pandas as pd
 from scipy import stats
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
-from fedstat._checks import number
+from fedstat._checks import check_level, number
 from fedstat.inference.formatting import p_value
 from fedstat.inference.intervals.paired import holm, mean_interval, paired_difference, sign_flip_test
-from fedstat.inference.levels import check_level
 from fedstat.inference.reading.missing import complete_mean
 
 # Simulated (gamma times, 3 to 20 seeds): t limits cover 92 to 96% up to this share at the horizon, down to 84% beyond.

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fedstat._checks import check_level
 from fedstat.inference.intervals.paired import decimals
-from fedstat.inference.levels import check_level
 
 Design = Literal["one at a time", "balanced"]
 LEFT_OVER = "left over"

@@ -11,7 +11,7 @@ from typing import Any, Unpack, overload
 import numpy as np
 import pandas as pd
 
-from fedstat._checks import whole
+from fedstat._checks import check_level, whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
@@ -19,7 +19,6 @@ from fedstat.federated.method import Method, label_of
 from fedstat.federated.plan import Population, seeds_of
 from fedstat.federated.record.progress import announce
 from fedstat.inference import paired_difference
-from fedstat.inference.levels import check_level
 from fedstat.inference.reading.scores import better
 from fedstat.tuning.grid import Grid, Maker, Trial
 from fedstat.tuning.outcome import Check, Tuning, Tunings, excess, spread_of

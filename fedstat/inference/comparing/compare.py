@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+from fedstat._checks import check_level
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.comparing.collapse import collapse_sentence, collapsed
 from fedstat.inference.comparing.comparison import Comparison
@@ -16,7 +17,6 @@ from fedstat.inference.comparing.learning import STILL_LEARNING, changing_senten
 from fedstat.inference.comparing.notes import against_plan, in_words, notes_on
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.equivalence import check_margin
-from fedstat.inference.levels import check_level
 from fedstat.inference.reading.choosing import Estimand
 from fedstat.inference.reading.gathering import Gathered, gather
 from fedstat.inference.reading.opening import read_runs

@@ -14,7 +14,6 @@ from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
 from fedstat.inference.intervals.shape import shape_notes, shapes
 from fedstat.inference.intervals.skewed import bootstrap_t, check_skewed
-from fedstat.inference.levels import check_level
 
 Rule = Literal["bonferroni", "none"]
 #: A moderated interval is never wider than this many times the pair's own.
@@ -188,7 +187,7 @@ def simultaneous(
     none [0.002 0.052 0.69 ] 1.99
     bonferroni [0.005 0.155 1.   ] 2.59
     """
-    check_level(level)
+    _checks.check_level(level)
     _checks.choice("rule", rule, get_args(Rule))
     if moderated not in (True, False, "auto"):
         raise ValueError(f"moderated must be True, False or 'auto', got {moderated!r}.")

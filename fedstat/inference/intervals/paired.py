@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from fedstat import _checks
 from fedstat.inference.formatting import interval, number, p_value
-from fedstat.inference.levels import check_level
 
 #: What stands where all pairs differ by the same amount, beyond rounding.
 NO_SPREAD = "all pairs differ by the same amount: no spread to judge by"
@@ -89,7 +88,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Pai
     from scipy import stats
 
     x, y = _pair(a, b)
-    level = check_level(level)
+    level = _checks.check_level(level)
     d = x - y
     n, mean, sd = len(d), float(d.mean()), float(d.std(ddof=1))
     if spreads(x, y):
@@ -148,7 +147,7 @@ def mean_interval(
     """
     from scipy import stats
 
-    level = check_level(level)
+    level = _checks.check_level(level)
     x, (lowest, highest) = values_of("values", values), within
     if not lowest < highest:
         raise ValueError(f"within must be a range (lowest, highest), got {within}.")

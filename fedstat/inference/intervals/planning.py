@@ -14,7 +14,6 @@ from fedstat import _checks
 from fedstat.inference.formatting import number
 from fedstat.inference.intervals.equivalence import check_margin
 from fedstat.inference.intervals.paired import NO_SPREAD, values_of
-from fedstat.inference.levels import check_level
 
 Goal = Literal["difference", "equivalence"]
 #: Beyond this many seeds the normal approximation stands for the t, which it misses by a seed or two.
@@ -135,7 +134,7 @@ def plan(
     """
     from scipy import stats
 
-    margin, level = check_margin(margin), check_level(level)
+    margin, level = check_margin(margin), _checks.check_level(level)
     power, comparisons = _checks.number("power", power, "(0, 1)"), _checks.whole("comparisons", comparisons, 1)
     _checks.choice("goal", goal, get_args(Goal))
     sd, n = _spread(pilot, pilot_seeds)

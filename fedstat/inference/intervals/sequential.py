@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from fedstat import _checks
 from fedstat.inference.formatting import interval, listed, number
 from fedstat.inference.intervals.paired import decimals
-from fedstat.inference.levels import check_level
 
 #: Standard deviations beyond which nothing lies, as far as numbers of double precision go.
 _FAR = 8.0
@@ -135,7 +134,7 @@ def looks(differences: ArrayLike, *, planned: int | Sequence[int] = 10, level: f
     After 7 seeds: mean difference 0.023 [0.011, 0.036]; different from zero since 7 seeds. The 95% intervals hold at
     the 3 planned looks together.
     """
-    d, level = _checks.array("differences", differences, ("seeds",)), check_level(level)
+    d, level = _checks.array("differences", differences, ("seeds",)), _checks.check_level(level)
     n = np.arange(1, len(d) + 1)
     mean = np.cumsum(d) / n
     # about the mean of all, so that little is lost by rounding
@@ -251,7 +250,7 @@ def added_seeds(looked_at: Sequence[int], level: float = 0.95) -> str:
     """
     from scipy import stats
 
-    sizes, level = _sizes("looked_at", looked_at), check_level(level)
+    sizes, level = _sizes("looked_at", looked_at), _checks.check_level(level)
     d = np.random.default_rng(0).normal(size=(20_000, sizes[-1]))
     clear = [
         np.abs(d[:, :n].mean(axis=1)) > stats.t.ppf((1 + level) / 2, n - 1) * d[:, :n].std(axis=1, ddof=1) / np.sqrt(n)

@@ -21,7 +21,6 @@ from fedstat.inference.comparing.printing import (
     wrapped,
 )
 from fedstat.inference.formatting import listed
-from fedstat.inference.levels import check_level
 from fedstat.inference.predictions import drawing
 from fedstat.inference.predictions.conclusions import conclude, notes_on
 from fedstat.inference.predictions.metrics import CUT, METRICS
@@ -239,7 +238,7 @@ def assess(
     ['better', 'better', 'better', 'better']
     """
     _checks.choice("pooled", pooled, ("patients", "clients"))
-    level = check_level(level)
+    level = _checks.check_level(level)
     cut = 0.5 if threshold is None else _checks.number("threshold", threshold, "[0, 1]")
     read, again, anew, known = predictions_of(table, new_clients, event)
     rows, assumed = _chosen(read, estimand, split, own=again is not None)

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
+from fedstat._checks import check_level
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import decimals
-from fedstat.inference.levels import check_level
 from fedstat.inference.printed.printing import decimal, latex
 from fedstat.inference.printed.table import PrintedTable
 from fedstat.inference.reading.formats.tables import variant
