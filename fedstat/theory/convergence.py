@@ -45,7 +45,11 @@ def convergence_factor(
 
     The claim is that a round takes off 18.75% of the squared residual: ``(1/4 + 1/2) / 2 / 2``.
     """
-    _check(h_shared, h_personal, eta_g, eta_l, local_steps, clients)
+    kernels(h_shared, h_personal)
+    number("eta_g", eta_g, "[0, inf)")
+    number("eta_l", eta_l, "[0, inf)")
+    whole("local_steps", local_steps, 1)
+    whole("clients", clients, 1)
     shared, personal = extreme_eigenvalues(h_shared)[0], extreme_eigenvalues(h_personal)[0]
     return 1 - eta_l * local_steps * (eta_g / clients * shared + personal) / 2
 
@@ -73,7 +77,8 @@ def prescribed_step(h_shared: np.ndarray, h_personal: np.ndarray, *, local_steps
     >>> prescribed_step(np.eye(100), np.eye(100), local_steps=5)  # tiny even for the best kernels: 2 / (5 * 100^2)
     4e-05
     """
-    _check(h_shared, h_personal, 1.0, 1.0, local_steps, 1)
+    kernels(h_shared, h_personal)
+    whole("local_steps", local_steps, 1)
     (low_s, high_s), (low_p, high_p) = extreme_eigenvalues(h_shared), extreme_eigenvalues(h_personal)
     low_s, low_p = max(low_s, 0.0), max(low_p, 0.0)
     if low_s == 0 or low_p == 0:
@@ -125,17 +130,6 @@ def limit_trajectory(
         residual = residual - eta_g / len(blocks) * (h_shared @ moved) - h_personal @ moved
         norms.append(float(residual @ residual))
     return np.array(norms)
-
-
-def _check(
-    h_shared: np.ndarray, h_personal: np.ndarray, eta_g: float, eta_l: float, local_steps: int, clients: int
-) -> tuple[np.ndarray, np.ndarray]:
-    h_shared, h_personal = kernels(h_shared, h_personal)
-    for name, value in (("eta_g", eta_g), ("eta_l", eta_l)):
-        number(name, value, "[0, inf)")
-    for name, count in (("local_steps", local_steps), ("clients", clients)):
-        whole(name, count, 1)
-    return h_shared, h_personal
 
 
 def kernels(h_shared: np.ndarray, h_personal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -119,14 +119,22 @@ def product_average_moments(values: Any, probabilities: Any, weights: Any) -> Pr
     cubic = a0 * mu(1, 2) + d0 * mu(2, 1)
     variance = s2 * linear + 2 * s3 * cubic + s4 * mu(2, 2)
     variance += (s2**2 - s4) * (mu(2, 0) * mu(0, 2) + 2 * mu(1, 1) ** 2) - s2**2 * mu(1, 1) ** 2
-    found = ProductAverage(
+    moments = ProductAverage(
         plain_mean=a0 * d0 + mu(1, 1),
         plain_variance=s2 * (linear + 2 * cubic + mu(2, 2) - mu(1, 1) ** 2),
         decomposed_mean=a0 * d0 + s2 * mu(1, 1),
         decomposed_variance=variance,
         decomposed_mse=variance + ((s2 - 1) * mu(1, 1)) ** 2,
     )
-    return _checked(found)
+    if isinstance(variance, Fraction):
+        return moments
+    floats = [float(value) for value in vars(moments).values()]
+    if not np.isfinite(floats).all():
+        raise ValueError(
+            "values must be small enough for products of four of them to stay within double precision, which these "
+            "exceed."
+        )
+    return ProductAverage(*floats)
 
 
 def _numbers(**named: Any) -> list[np.ndarray]:
@@ -158,16 +166,3 @@ def _check_simplex(name: str, p: np.ndarray) -> None:
     total = p.sum()
     if p.ndim != 1 or (p < 0).any() or abs(total - 1) > (0 if p.dtype == object else _ROUNDING):
         raise ValueError(f"{name} must be non-negative and sum to one, got {p.tolist()!r} with sum {total}.")
-
-
-def _checked(found: ProductAverage) -> ProductAverage:
-    """Return moments as fractions or plain floats; refuse floats that are not finite."""
-    moments = list(vars(found).values())
-    if isinstance(moments[0], Fraction):
-        return found
-    if not np.isfinite(moments).all():
-        raise ValueError(
-            "values must be small enough for products of four of them to stay within double precision, which these "
-            "exceed."
-        )
-    return ProductAverage(*map(float, moments))
