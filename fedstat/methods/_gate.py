@@ -101,7 +101,7 @@ def _fitting(sizes: Tensor, capacity: float) -> Tensor:
 
 
 def gate_leaves(shape: tuple[int, ...], blocks: int, rng: np.random.Generator) -> Params:
-    """Return the start of a gate for samples of `shape`, in float64.
+    """Return the start of a gate for samples of `shape`, with places for its norms' moments and its mean scores.
 
     The dense layer is drawn as torch draws one; the norms start as identities with equal mixtures.
     """
@@ -116,16 +116,11 @@ def gate_leaves(shape: tuple[int, ...], blocks: int, rng: np.random.Generator) -
         "linear.bias": torch.from_numpy(rng.uniform(-bound, bound, blocks)),
         "norm.weight": torch.ones(blocks),
         "norm.bias": torch.zeros(blocks),
-    }
-
-
-def moments(gate: Params) -> Params:
-    """Return the moments that the norms use in evaluation, with their values before any data."""
-    widths = {"input": gate["input.weight"], "norm": gate["norm.weight"]}
-    return {
-        f"{norm}.{kind}": torch.full_like(leaf, float(kind == "var"))
-        for norm, leaf in widths.items()
-        for kind in ("mean", "var")
+        "input.mean": torch.zeros(channels),
+        "input.var": torch.ones(channels),
+        "norm.mean": torch.zeros(blocks),
+        "norm.var": torch.ones(blocks),
+        "scores": torch.full((blocks,), 0.5),
     }
 
 

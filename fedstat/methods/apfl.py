@@ -11,7 +11,7 @@ from torch import Tensor
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method
-from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
+from fedstat.federated.slots import in_slot, is_statistic, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
 
 PERSONAL, ALPHA = "personal", "mixture/alpha"
@@ -125,5 +125,4 @@ class APFL(Method):
 def _mixture(params: Params) -> Params:
     """Return the mixture of one client's two models; its running statistics are those beside the client's own model."""
     w, v, alpha = without_slots(params), slot(params, PERSONAL), params[ALPHA][0]
-    statistics = ("running_mean", "running_var")
-    return {n: v[n] if n.endswith(statistics) else alpha * v[n] + (1 - alpha) * w[n] for n in w}
+    return {n: v[n] if is_statistic(n) else alpha * v[n] + (1 - alpha) * w[n] for n in w}

@@ -17,7 +17,7 @@ from fedstat.federated.method import Method, stack
 from fedstat.federated.slots import in_slot, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.federated.store import ClientStore
-from fedstat.methods._gate import TRAINED, Ranking, blocks_of, gate_leaves, moments, score
+from fedstat.methods._gate import TRAINED, Ranking, blocks_of, gate_leaves, score
 
 GATE, KEPT = "gate", "kept"
 _TRAINED = tuple(f"{GATE}/{leaf}" for leaf in TRAINED)
@@ -96,12 +96,11 @@ class PFedGate(Method):
     }  # fmt: skip
 
     def leaves(self, network: Network, federation: Federation) -> Params:
-        """Add one gate, from which all clients start, to the model, with places for its moments and mean scores."""
+        """Add one gate, from which all clients start, to the model."""
         blocks, x = blocks_of(network, self.parts).count, federation.clients.train.x
         if x.dtype.kind in "iu" and x.dtype != np.uint8:
             raise ValueError("PFedGate gates by the values of inputs, but these clients' inputs are tokens.")
         gate = gate_leaves(x.shape[1:], blocks, federation.rng)
-        gate = {**gate, **moments(gate), "scores": torch.full((blocks,), 0.5)}
         return network.initial() | in_slot({n: g.to(network.device, network.dtype) for n, g in gate.items()}, GATE)
 
     def init(self, network: Network, federation: Federation) -> State:

@@ -9,9 +9,6 @@ from torch import Tensor, nn
 
 from fedstat.models.factory import Factory
 
-#: Recurrent layers by the name that they have in the network.
-_KINDS: dict[str, type[nn.LSTM | nn.GRU | nn.RNN]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
-
 
 def lstm(
     classes: int, *, vocabulary: int, embedding: int = 8, hidden: int = 256, layers: int = 2, dense: int = 256
@@ -95,7 +92,7 @@ class NextToken(nn.Module):
         super().__init__()
         self.kind = kind
         self.embedding = nn.Embedding(vocabulary, embedding)
-        self.add_module(kind, _KINDS[kind](embedding, hidden, layers, batch_first=True))
+        self.add_module(kind, getattr(nn, kind.upper())(embedding, hidden, layers, batch_first=True))
         self.hidden = nn.Linear(hidden, dense)
         self.head = nn.Linear(dense, classes)
 
