@@ -299,8 +299,7 @@ def _draw(
             return []
         if not moments.varies().all():
             return []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # counted instead
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # counted instead
         fit = PrincipalAxis(m).fit_correlation(smoothed(r)[0])
     return [(turn(fit.loadings_), fit.communalities_, fit.converged_)]
 

@@ -353,8 +353,7 @@ def _communality(moments: factor.Moments, kappa: float) -> np.ndarray:
     """Return the communalities of the columns of which these are the moments, NaN if there are too few rows."""
     if moments.rows < 2:
         return np.full(len(moments.mean), np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         fit = factor.PrincipalAxis(contribution=kappa).fit_moments(moments)
     if not (fit.identified_ and fit.converged_):
         warnings.warn(
