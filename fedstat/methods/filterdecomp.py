@@ -138,11 +138,8 @@ class FilterDecomp(Method):
 
     def parameterize(self, network: Network, rng: np.random.Generator) -> Network:
         """Build every convolution's weight from coefficients and atoms."""
-        layers = network.module.named_modules()
-        names = [
-            f"{n}.weight".removeprefix(".") for n, m in layers if isinstance(m, nn.Conv2d) and m.kernel_size != (1, 1)
-        ]
-        forms = {n: Atoms(tuple(network.weights[n]), self.atoms, self.basis) for n in names if n in network.weights}
+        filters = {n: tuple(shape) for n, shape in network.kernels.items() if len(shape) == 4 and shape[2:] != (1, 1)}
+        forms = {name: Atoms(shape, self.atoms, self.basis) for name, shape in filters.items()}
         if not forms:
             raise ValueError("the network needs a convolution (nn.Conv2d) larger than 1x1 that trains; it has none.")
         return parameterize(network, forms, rng)
