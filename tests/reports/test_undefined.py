@@ -176,7 +176,7 @@ def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_a_chapter_stands_whatever_is_missing(smoke: tuple[str, Tables, dict], tmp_path: Path) -> None:
     study, tables, config = smoke
 
-    @settings(max_examples=3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         missing = data.draw(holes(study, tables))
@@ -199,7 +199,7 @@ def test_what_rests_on_a_missing_value_is_undefined(smoke: tuple[str, Tables, di
 
     before, first = told(tables)
 
-    @settings(max_examples=3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: DataObject) -> None:
         name, column = data.draw(st.sampled_from(values_of(study, tables)))
