@@ -82,9 +82,10 @@ def test_an_event_with_a_space_is_named_in_quotes(file):
     rows = pd.read_csv(file)
     expected = run(file)
     rows.assign(outcome=np.where(rows["outcome"] == 1, "is ill", "well")).to_csv(file, index=False)
-    done = run(file)
-    assert done.exit_code == 1
-    assert "`fedstat assess` takes --event 'is ill' or --event well." in done.stderr
+    for command in ("assess", "compare"):
+        done = CliRunner().invoke(app, [command, str(file)])
+        assert done.exit_code == 1
+        assert "`fedstat assess` takes --event 'is ill' or --event well." in done.stderr
     done = run(file, "--event", "is ill")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines()[:8] == expected.stdout.splitlines()[:8]

@@ -114,7 +114,8 @@ def read_predictions(source: Any) -> pd.DataFrame:
     The answer has the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
     """
     table, path = _opened(source)
-    return _of_event(_cells(table, path), path, None)[0]
+    table, named = _with_event(table, path, None)
+    return _of_event(_cells(table, path), path, None, named)[0]
 
 
 def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
