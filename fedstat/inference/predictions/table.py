@@ -386,7 +386,7 @@ def arrange(table: pd.DataFrame, again: float | None = None) -> Predictions:
         if again is None and not given:
             raise ValueError(
                 "seeds test different patients: a column sample must name each within the client, so that one who is "
-                "tested again is known."
+                "tested again is known. If another column does, rename it."
             )
         again = _again(patients, outcome) if again is None else again
     return Predictions(
