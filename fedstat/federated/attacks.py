@@ -28,7 +28,7 @@ from fedstat._random import share_of
 from fedstat.data import Clients
 from fedstat.federated.aggregators import AGGREGATORS, changed, changes_of
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.codec import Bits, Entry, Message, Selected, Sparse
+from fedstat.federated.codec import Bits, Message, Selected, Sparse, elements
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
 
@@ -320,8 +320,9 @@ def falsified(
     ValueError.
     """
     malicious = torch.from_numpy(np.isin(update.ids.cpu().numpy(), who)).to(update.ids.device)
-    both = [n for n in sent if n in update.start and not is_statistic(n) and not isinstance(sent[n], Bits)]
-    weights = [n for n in both if n in state.server] or both
+    known = {n: entry for n, entry in sent.items() if n in update.start and not is_statistic(n)}
+    both = {n: entry for n, entry in known.items() if not isinstance(entry, Bits)}
+    weights = {n: entry for n, entry in both.items() if n in state.server} or both
     if not malicious.any() or not sent:
         return update
     if not weights:
@@ -331,7 +332,7 @@ def falsified(
             f"{attack!r} has nothing to falsify: the method sends no weights, nor anything that clients receive, but "
             f"{', '.join(sent)}. Take an attack on training data, such as fs.attacks.LabelFlip, or another method."
         )
-    travels = {n: _travelling(sent[n]) for n in weights}
+    travels = {n: _travelling(entry) for n, entry in weights.items()}
     masks = {n: own.any(0) for n, own in travels.items()}
     own = torch.cat([travels[n][:, mask] for n, mask in masks.items()], 1)
     trained = changes_of(update, masks).where(own, 0)
@@ -344,14 +345,9 @@ def falsified(
     return changed(update, masks, false, own & (false != trained))
 
 
-def _travelling(entry: Entry) -> Tensor:
+def _travelling(entry: Tensor | Selected | Sparse) -> Tensor:
     """Return which elements of an entry travel, bool (m, ...)."""
-    match entry:
-        case Selected():
-            return entry.mask.expand_as(entry.values)
-        case Sparse():
-            return entry.values != 0
-        case Bits():
-            raise TypeError("truth values are no weights")
-        case _:
-            return torch.ones_like(entry, dtype=torch.bool)
+    if isinstance(entry, Sparse):
+        return entry.values != 0
+    values, mask = elements(entry)
+    return torch.ones_like(values, dtype=torch.bool) if mask is None else mask

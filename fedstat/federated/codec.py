@@ -47,14 +47,13 @@ class Selected:
         _check_floats("Selected", self.values)
         if self.mask.dtype != torch.bool:
             raise ValueError(f"Selected: mask must be bool, got {self.mask.dtype}.")
-        fits = self.mask.dim() <= self.values.dim() and all(
-            n in (1, size) for n, size in zip(reversed(self.mask.shape), reversed(self.values.shape), strict=False)
-        )
-        if not fits:
+        try:
+            self.mask.expand_as(self.values)
+        except RuntimeError:
             raise ValueError(
                 f"Selected: mask must broadcast to the shape of values, {tuple(self.values.shape)}, "
                 f"got {tuple(self.mask.shape)}."
-            )
+            ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +161,7 @@ def decode(
     the client's `row`. `nonzeros` counts the elements of every `Sparse` entry. What was not sent is nan in a `Selected`
     entry, and 0 in a `Sparse` one. Bytes of another length, or a missing count, raise a ValueError.
     """
-    reader = _Reader(data)
+    reader = Reader(data)
     counts = nonzeros or {}
     for name in (k for k, entry in template.items() if isinstance(entry, Sparse) and k not in counts):
         raise ValueError(f"nonzeros must say how many elements of {name!r} travel, got {dict(counts)}.")
@@ -195,7 +194,7 @@ def bitmap(bits: int) -> int:
     return -(-bits // 8)
 
 
-class _Reader:
+class Reader:
     """Read bytes from first to last."""
 
     def __init__(self, data: bytes) -> None:
@@ -210,11 +209,15 @@ class _Reader:
         self.position = end
         return array
 
-    def bits(self, shape: torch.Size) -> np.ndarray:
-        """Return the next truth values, read from a bitmap."""
-        n = math.prod(shape)
-        packed = self.array(np.dtype("u1"), bitmap(n))
-        return np.unpackbits(packed, count=n, bitorder="little").astype(bool).reshape(shape)
+    def bits(self, count: int) -> np.ndarray:
+        """Return the next `count` truth values, read from a bitmap."""
+        packed = self.array(np.dtype("u1"), bitmap(count))
+        return np.unpackbits(packed, count=count, bitorder="little").astype(bool)
+
+    def positions(self, count: int, d: int) -> np.ndarray:
+        """Return where `count` of d numbers are, as `placed` wrote it."""
+        listed = count * POSITION.itemsize < bitmap(d)
+        return self.array(POSITION, count) if listed else np.flatnonzero(self.bits(d))
 
 
 def _size(entry: Entry | Coded) -> np.ndarray:
@@ -247,18 +250,17 @@ def _encode(entry: Entry | Coded, row: int) -> bytes:
     return np.packbits(values, axis=None, bitorder="little").tobytes() if isinstance(entry, Bits) else values.tobytes()
 
 
-def _decode(reader: _Reader, entry: Entry, row: int, nonzeros: int) -> Tensor:
+def _decode(reader: Reader, entry: Entry, row: int, nonzeros: int) -> Tensor:
     shape = _body(entry).shape[1:]
     if isinstance(entry, Bits):
-        return torch.from_numpy(reader.bits(shape))
+        return torch.from_numpy(reader.bits(math.prod(shape)).reshape(shape))
     dtype = _array(_body(entry)[:0]).dtype
     found = np.full(shape, np.nan if isinstance(entry, Selected) else 0, dtype)
     if isinstance(entry, Selected):
         sent = _sent(entry, row)
         found[sent] = reader.array(dtype, int(np.count_nonzero(sent)))
     elif isinstance(entry, Sparse):
-        listed = nonzeros * POSITION.itemsize < bitmap(found.size)
-        where = reader.array(POSITION, nonzeros) if listed else np.flatnonzero(reader.bits(shape))
+        where = reader.positions(nonzeros, found.size)
         found.flat[where] = reader.array(dtype, len(where))
     else:
         found[...] = reader.array(dtype, found.size).reshape(shape)

@@ -8,11 +8,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fedstat._checks import check_fields
 from fedstat._random import share_of
-from fedstat.federated.codec import POSITION, Bits, Coded, Entry, Message, Selected, Sparse, bitmap, elements, placed
+from fedstat.federated.codec import Bits, Coded, Entry, Message, Reader, Selected, Sparse, bitmap, elements, placed
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
 from fedstat.federated.store import ClientStore
@@ -141,14 +142,12 @@ class QSGD:
         norm = np.linalg.norm(x.astype(np.float64)).clip(max=_MOST).astype(_FLOAT)
         place = self.levels * (np.abs(x, dtype=np.float64) / norm) if norm else np.zeros(len(x))
         level = np.floor(place + rng.random(len(x))).clip(max=self.levels)  # the norm is rounded
-        return norm.tobytes() + _packed(self.levels + np.copysign(level, x), self._bits)
+        return _packed(norm, self.levels + np.copysign(level, x), self._bits)
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Read norm and levels."""
-        data = _of_length(data, _FLOAT.itemsize + bitmap(d * self._bits))
-        level = _unpacked(data[_FLOAT.itemsize :], self._bits, d) - self.levels
-        norm = np.float64(np.frombuffer(data, _FLOAT, 1)[0])
-        return (norm / self.levels * level).astype(np.float32)
+        norm, codes = _unpacked(data, self._bits, d)
+        return (np.float64(norm) / self.levels * (codes - self.levels)).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -270,13 +269,12 @@ class Sign:
 
     def encode(self, x: np.ndarray, rng: np.random.Generator) -> bytes:
         """Take mean size and signs."""
-        return np.abs(x).mean(dtype=np.float64).astype(_FLOAT).tobytes() + _packed(x >= 0, 1)
+        return _packed(np.abs(x).mean(dtype=np.float64), x >= 0, 1)
 
     def decode(self, data: bytes, d: int) -> np.ndarray:
         """Read mean size and signs."""
-        data = _of_length(data, _FLOAT.itemsize + bitmap(d))
-        scale = np.frombuffer(data, _FLOAT, 1).astype(np.float32)
-        return np.where(_unpacked(data[_FLOAT.itemsize :], 1, d) > 0, scale, -scale)
+        scale, codes = _unpacked(data, 1, d)
+        return np.where(codes > 0, scale, -scale)
 
 
 COMPRESSIONS: dict[str, type[Compression]] = {"half": Half, "qsgd": QSGD, "rand-k": RandK, "top-k": TopK, "sign": Sign}
@@ -377,34 +375,31 @@ def _count(share: float, d: int) -> int:
     return max(1, share_of(d, share))
 
 
-def _packed(codes: np.ndarray, bits: int) -> bytes:
-    """Return whole numbers of some bits each as bytes: first the lowest bits of all of them, and so on."""
+def _packed(scale: ArrayLike, codes: np.ndarray, bits: int) -> bytes:
+    """Return a number, and whole ones of some bits each, as bytes: first the lowest bits of all of them, and so on."""
     codes = codes.astype(np.min_scalar_type(2**bits - 1))
-    return np.packbits(np.stack([codes >> place & 1 for place in range(bits)]), bitorder="little").tobytes()
+    planes = np.stack([codes >> place & 1 for place in range(bits)])
+    return np.asarray(scale, _FLOAT).tobytes() + np.packbits(planes, bitorder="little").tobytes()
 
 
-def _unpacked(data: bytes, bits: int, d: int) -> np.ndarray:
-    """Return d whole numbers from the bytes of `_packed`."""
-    planes = np.unpackbits(np.frombuffer(data, np.uint8), count=bits * d, bitorder="little").reshape(bits, d)
-    found = np.zeros(d, np.min_scalar_type(2**bits - 1))
-    for place, plane in enumerate(planes):
-        found |= plane.astype(found.dtype) << place
-    return found.astype(np.int32)
+def _unpacked(data: bytes, bits: int, d: int) -> tuple[np.float32, np.ndarray]:
+    """Return the number and the d whole ones from the bytes of `_packed`."""
+    reader = Reader(_of_length(data, _FLOAT.itemsize + bitmap(bits * d)))
+    scale, codes = np.float32(reader.array(_FLOAT, 1)[0]), np.zeros(d, np.int32)
+    for place, plane in enumerate(reader.bits(bits * d).reshape(bits, d)):
+        codes |= plane.astype(np.int32) << place
+    return scale, codes
 
 
 def _spread(data: bytes, k: int, d: int) -> np.ndarray:
     """Return d numbers, all zero but k, from the bytes of `placed`."""
-    listed = k * POSITION.itemsize < bitmap(d)
-    head = k * POSITION.itemsize if listed else bitmap(d)
-    data = _of_length(data, head + k * _FLOAT.itemsize)
-    if listed:
-        where = np.frombuffer(data[:head], POSITION).astype(np.int64)
-    else:
-        where = np.flatnonzero(np.unpackbits(np.frombuffer(data[:head], np.uint8), count=d, bitorder="little"))
+    # four bytes for a value, and for a position that is listed
+    reader = Reader(_of_length(data, min(4 * k, bitmap(d)) + 4 * k))
+    where = reader.positions(k, d).astype(np.int64)
     if len(where) != k or where[-1] >= d or (np.diff(where) <= 0).any():
         raise ValueError(f"the positions of {k} numbers must ascend below {d}.")
     found = np.zeros(d, np.float32)
-    found[where] = np.frombuffer(data[head:], _FLOAT)
+    found[where] = reader.array(_FLOAT, k)
     return found
 
 
