@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from fedstat.federated.method import Method, device_of
 from fedstat.federated.record.as_module import as_module
 from fedstat.federated.record.predictions import kept_splits, tabulate
 from fedstat.federated.record.rows import Rows, Segment
-from fedstat.federated.record.run_folder import Saved, read_run, sole_writer, write_run
+from fedstat.federated.record.run_folder import read_run, sole_writer, write_run
 from fedstat.federated.revival import revived_factory, revived_method, revived_training
 from fedstat.federated.rounds import Key, Run
 from fedstat.federated.state import Federation, State
@@ -351,14 +351,11 @@ class Result:
 
         `who` is a file that holds ``clients``, if there is one. It returns the files of all tables.
         """
-        tables = {"metrics": self.rows("history"), "traffic": self.rows("traffic")}
         kept: dict[Key, Segment | Callable[[], pd.DataFrame]] = dict(self.predicted)
         if self.config.get("predictions") and self.config["finished"]:
             for key, of in self.runs.items():
                 kept[key] = partial(tabulate, of, self.final(key), *kept_splits(self.config, of))
-        kept = {key: kept[key] for key in self.states if key in kept}
-        run = Saved(self.config, tables, self.clients, self.states, self.kept, self.records, self.plan, kept)
-        return write_run(run, path, who)
+        return write_run(self, {key: kept[key] for key in self.states if key in kept}, path, who)
 
 
 class _Stored:
@@ -422,19 +419,11 @@ def load(
     True
     """
     saved = read_run(folder)
-    specs = saved.config["methods"]
-    own = {label: m for label, spec in specs.items() if (m := revived_method(spec)) is not None}
+    config = saved["config"]
+    own = {label: m for label, spec in config["methods"].items() if (m := revived_method(spec)) is not None}
     return Result(
-        cast("Any", saved.tables["metrics"]),
-        cast("Any", saved.tables["traffic"]),
-        saved.clients,
-        saved.states,
-        saved.records,
-        saved.config,
-        saved.kept,
-        model if model is not None else revived_factory(saved.config["model"]),
-        own | dict(methods or {}),
-        training if training is not None else revived_training(saved.config["training"]),
-        saved.plan,
-        predicted=cast("Any", saved.predictions),
+        **saved,
+        model=revived_factory(config["model"]) if model is None else model,
+        methods=own | dict(methods or {}),
+        training=revived_training(config["training"]) if training is None else training,
     )

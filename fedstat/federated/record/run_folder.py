@@ -9,9 +9,9 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,10 @@ from fedstat.federated.record.rows import Rows, Segment, named
 from fedstat.federated.rounds import Key
 from fedstat.federated.state import State
 from fedstat.federated.store import ClientStore
-from fedstat.inference import AnalysisPlan
 from fedstat.inference.reading.formats.fedstat import check_files, kept_rounds, plan_of, segments
+
+if TYPE_CHECKING:
+    from fedstat.federated.record.result import Result
 
 _GROUPS = ("server", "shared", "memory")
 #: How often to read a folder anew that another process changes meanwhile.
@@ -112,37 +114,17 @@ def check_free(path: Path, continued: Mapping[str, Any] | None) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Saved:
-    """The content of a run's folder; all by (label, seed) but configuration, tables, clients and plan.
-
-    `tables` are "metrics" and "traffic", `kept` the states after the best round if early stopping keeps it.
-    `predictions` are files, or what makes a table when its turn comes to be written.
-    """
-
-    config: dict[str, Any]
-    tables: Mapping[str, Rows]
-    clients: pd.DataFrame
-    states: dict[Key, State]
-    kept: dict[Key, State]
-    records: dict[Key, dict[str, np.ndarray]]
-    plan: AnalysisPlan | None = None
-    predictions: Mapping[Key, Segment | Callable[[], pd.DataFrame]] = field(default_factory=dict)
-
-    @property
-    def numbered(self) -> dict[str, State]:
-        """All states by the name of their place in the folder: "0", "1", ..., and "0-kept", ... for kept best ones."""
-        places = {str(i): state for i, state in enumerate(self.states.values())}
-        return places | {f"{i}-kept": self.kept[key] for i, key in enumerate(self.states) if key in self.kept}
-
-
-def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, tuple[Segment, ...]]:
+def write_run(
+    run: Result, predictions: Mapping[Key, Segment | Callable[[], pd.DataFrame]], path: Path, who: Segment | None
+) -> dict[str, tuple[Segment, ...]]:
     """Replace the content of `path` by a run, and return the files of its tables; the caller keeps others away.
 
-    `who` is the file of the clients, if they have been written before. The OSError of a run that cannot be written says
-    what the folder then holds.
+    Predictions are files, or what makes a table when its turn comes to be written. `who` is the file of the clients, if
+    they have been written before. The OSError of a run that cannot be written says what the folder then holds.
     """
-    states = run.numbered
+    tables = {"metrics": run.rows("history"), "traffic": run.rows("traffic")}
+    states = {str(i): state for i, state in enumerate(run.states.values())}
+    states |= {f"{i}-kept": run.kept[key] for i, key in enumerate(run.states) if key in run.kept}
     tensors = {
         f"{place}/{group}/{name}": leaf.cpu().contiguous().numpy()
         for place, state in states.items()
@@ -162,10 +144,10 @@ def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, t
             (new / "config.toml").write_text(tomli_w.dumps(run.config), encoding="utf-8")
             if run.plan is not None:
                 run.plan.write(new / _PLAN)
-            written = {name: rows.write(new, name) for name, rows in run.tables.items()}
+            written = {name: rows.write(new, name) for name, rows in tables.items()}
             written[_PREDICTIONS] = tuple(
                 of.put(new, name) if isinstance(of, Segment) else Segment.write(of(), new, name)
-                for name, of in zip(_predictions_of(run.predictions), run.predictions.values(), strict=True)
+                for name, of in zip(_predictions_of(predictions), predictions.values(), strict=True)
             )
             known = who is not None and (who.folder / who.name).exists()
             written["clients"] = (who.put(new) if who and known else Segment.write(run.clients, new, _CLIENTS),)
@@ -179,7 +161,7 @@ def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, t
                 # safetensors sorts; the order of leaves decides the rounding of sums over them
                 "tensors": list(tensors),
                 "rounds": {place: state.round for place, state in states.items()},
-                "kept": None if (kept := run.tables["metrics"].kept) is None else [[*k, t] for k, t in kept.items()],
+                "kept": None if (kept := tables["metrics"].kept) is None else [[*k, t] for k, t in kept.items()],
                 "sha256": {name: sha256(new / name) for name in others} | listed,
             }
             (new / _MANIFEST).write_text(json.dumps(manifest) + "\n")
@@ -195,8 +177,11 @@ def write_run(run: Saved, path: Path, who: Segment | None = None) -> dict[str, t
     return {name: tuple(replace(file, folder=path) for file in files) for name, files in written.items()}
 
 
-def read_run(folder: str | Path) -> Saved:
-    """Read a run that `write_run` wrote, even while a process replaces it; it raises the errors of `fedstat.load`."""
+def read_run(folder: str | Path) -> dict[str, Any]:
+    """Read a run that `write_run` wrote, even while a process replaces it, as arguments of `Result`.
+
+    It raises the errors of `fedstat.load`.
+    """
     for _ in range(_TRIES):
         place = complete_folder(folder)
         before = _version(place)
@@ -211,7 +196,7 @@ def read_run(folder: str | Path) -> Saved:
     raise OSError(f"{folder} is replaced faster than it can be read; try again, or save less often.")
 
 
-def _read(folder: Path, home: Path) -> Saved:
+def _read(folder: Path, home: Path) -> dict[str, Any]:
     """Read a run; `home` is where it lies whenever nobody replaces it."""
     manifest = _read_manifest(folder)
     sums: dict[str, str] = manifest["sha256"]
@@ -253,16 +238,17 @@ def _read(folder: Path, home: Path) -> Saved:
     # file systems and desktops leave hidden files there
     if extra := sorted(p for p in found if p.as_posix() not in known and not any(q.startswith(".") for q in p.parts)):
         raise ValueError(f"{folder / extra[0]} is not a file of this run; remove it, or put back what was there.")
-    return Saved(
-        config,
-        tables,
-        who,
-        {key: states[str(i)] for i, key in enumerate(keys)},
-        {key: states[f"{i}-kept"] for i, key in enumerate(keys) if f"{i}-kept" in states},
-        {key: groups.get((str(i), "records"), {}) for i, key in enumerate(keys)},
-        plan,
-        _read_predictions(folder, home, sums, keys),
-    )
+    return {
+        "history": tables["metrics"],
+        "traffic": tables["traffic"],
+        "clients": who,
+        "states": {key: states[str(i)] for i, key in enumerate(keys)},
+        "records": {key: groups.get((str(i), "records"), {}) for i, key in enumerate(keys)},
+        "config": config,
+        "kept": {key: states[f"{i}-kept"] for i, key in enumerate(keys) if f"{i}-kept" in states},
+        "plan": plan,
+        "predicted": _read_predictions(folder, home, sums, keys),
+    }
 
 
 def _predictions_of(keys: Iterable[Key]) -> list[str]:
