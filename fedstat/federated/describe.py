@@ -125,16 +125,11 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     up, down = (
         {name: round(float(np.mean(size({name: entry})))) for name, entry in m.items()} for m in (sent, received)
     )
-    server = run.state.server
-    names = list(dict.fromkeys([*server, *up, *down]))
+    shapes = {name: "x".join(map(str, leaf.shape)) for name, leaf in run.state.server.items()}
+    names = dict.fromkeys([*shapes, *up, *down])
     table = pd.DataFrame(
-        {
-            "leaf": names,
-            "shape": ["x".join(map(str, server[name].shape)) if name in server else "" for name in names],
-            "holder": [_holder(run.state, name) for name in names],
-            "up": [up.get(name, 0) for name in names],
-            "down": [down.get(name, 0) for name in names],
-        }
+        [(name, shapes.get(name, ""), _holder(run.state, name), up.get(name, 0), down.get(name, 0)) for name in names],
+        columns=["leaf", "shape", "holder", "up", "down"],
     )
     note = " (made-up inputs)" if clients is None else ""
     return Description(f"{method}{note}", str(run.route), table)

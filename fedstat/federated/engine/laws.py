@@ -119,8 +119,9 @@ def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params],
         except BrokenLaw as broken:
             return broken
 
-    alone, single = [ends(0), ends(1)], [ends(slice(0, 1)), ends(slice(1, 2))]
-    stacked, again = ends(slice(None)), ends(0)
+    alone, stacked, again = [ends(0), ends(1)], ends(slice(None)), ends(0)
+    in_a_stack = [_row(stacked, k) for k in range(2)]
+    as_one = [_row(ends(slice(k, k + 1)), 0) for k in range(2)]
     if before != generators(device):
         raise BrokenLaw("repeat", "it draws random numbers, so that a run could be neither repeated nor continued.")
     if not isinstance(alone[0], BrokenLaw) and _apart(again, alone[0], tolerance):
@@ -128,8 +129,6 @@ def try_optimizer(optimizer: Optimizer, params: Params, grads: Sequence[Params],
             "repeat",
             "its steps differ between two identical trainings. Let start() return as a state what later steps need.",
         )
-    in_a_stack = [_row(stacked, k) for k in range(2)]
-    as_one = [_row(one, 0) for one in single]
     if _apart(in_a_stack[0], as_one[0], tolerance) or _apart(in_a_stack[1], as_one[1], tolerance):
         for one in alone:
             if isinstance(one, BrokenLaw):
