@@ -21,7 +21,7 @@ from fedstat.federated.attendance import Attendance
 from fedstat.federated.client.local import AnyTraining
 from fedstat.federated.client.network import Model
 from fedstat.federated.engine.executor import NAMES, AnyExecutor
-from fedstat.federated.federate import carry_out, measured_splits
+from fedstat.federated.federate import carry_out
 from fedstat.federated.fingerprint import differences, digest, of_seeds
 from fedstat.federated.method import Method
 from fedstat.federated.metrics import BUILT_IN, Metric, choose_metrics
@@ -31,7 +31,7 @@ from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import Result, load
 from fedstat.federated.record.rows import joined
 from fedstat.federated.record.run_folder import check_free, sole_writer
-from fedstat.federated.recorder import Wanted, from_ranges
+from fedstat.federated.recorder import from_ranges
 from fedstat.federated.revival import revived_method
 from fedstat.federated.rounds import Key
 
@@ -140,13 +140,10 @@ def extend(
         if new:
             plan = planned(new)
             checkpoint = None if checkpoint is None else whole("checkpoint", checkpoint, 1)
-            splits, evaluated = measured_splits(plan, config["validate"], stop), from_ranges(config["evaluated"])
-            wanted = Wanted(
-                config["rounds_asked"], evaluated, splits, measured, config["trained"], stop, checkpoint=checkpoint
-            )
             before = _before(part, plan, config["seeds"])
             if before is None or not before.config["finished"]:
-                before = carry_out(plan, wanted, before, part, progress)
+                evaluated = from_ranges(config["evaluated"])
+                before = carry_out(plan, config["rounds_asked"], evaluated, before, part, checkpoint, progress)
             whole_run = _joined(known, before)
         if place is not None and part is not None:
             files = whole_run.write(place)["predictions"]
@@ -263,12 +260,8 @@ def _joined(here: Result, there: Result) -> Result:
     def table(name: str) -> pd.DataFrame:
         one, other = getattr(here, name), getattr(there, name)
         rows = joined([one, other], dict(one.dtypes))
-        place = {key: i for i, key in enumerate(keys)}
-        labels = rows["method"].cat.categories
-        known = np.array([[place.get((label, seed), -1) for seed in seeds] for label in labels])
-        column = pd.Index(seeds).get_indexer(rows["seed"])
-        order = np.lexsort((known[rows["method"].cat.codes, column], rows["round"]))
-        return rows.take(order).reset_index(drop=True)
+        run = pd.MultiIndex.from_tuples(keys).get_indexer(pd.MultiIndex.from_frame(rows[["method", "seed"]]))
+        return rows.take(np.lexsort((run, rows["round"]))).reset_index(drop=True)
 
     tables = ("classes", "clients", "fingerprint")
     return replace(

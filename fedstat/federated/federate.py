@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
@@ -28,7 +27,7 @@ from fedstat.federated.record.progress import Shown, announce, shown
 from fedstat.federated.record.result import Result
 from fedstat.federated.record.rows import Rows
 from fedstat.federated.record.run_folder import check_free, sole_writer
-from fedstat.federated.recorder import Recorder, Wanted
+from fedstat.federated.recorder import Recorder
 from fedstat.federated.rounds import Key, Round, Run, loop
 from fedstat.inference import AnalysisPlan, count_missing
 
@@ -198,8 +197,7 @@ def federate(
     )
     asked = {"validate": validate, "trained": trained, "predictions": predictions}
     ready = ready.observed(_planned(plan, ready, resume), chosen, stop, **asked)
-    wanted = Wanted(rounds, evaluated, measured_splits(ready, validate, stop), chosen, trained, stop, None, checkpoint)
-    return carry_out(ready, wanted, resume, folder, progress)
+    return carry_out(ready, rounds, evaluated, resume, folder, checkpoint, progress)
 
 
 def rounds(
@@ -252,24 +250,29 @@ def rounds(
     return loop(plan.start({}), 0, plan.participation)
 
 
-def carry_out(plan: Plan, wanted: Wanted, resume: Result | None, folder: str | Path | None, progress: Shown) -> Result:
+def carry_out(
+    plan: Plan,
+    rounds: int,
+    evaluated: set[int],
+    resume: Result | None,
+    folder: str | Path | None,
+    checkpoint: int | None,
+    progress: Shown,
+) -> Result:
     """Run what is all set, or continue it; it raises the errors of `federate`."""
-    first = 0 if resume is None else resume.check_continues(plan.config, wanted.rounds)
-    if wanted.metrics:
-        rehearse_metrics(wanted.metrics, next(iter(plan.replicates.values())))
-    with (
-        nullcontext() if folder is None else sole_writer(folder) as place,
-        shown(first, wanted.rounds, progress) as advance,
-    ):
+    splits, first = _splits(plan), 0 if resume is None else resume.check_continues(plan.config, rounds)
+    if plan.metrics:
+        rehearse_metrics(plan.metrics, next(iter(plan.replicates.values())))
+    with nullcontext() if folder is None else sole_writer(folder) as place, shown(first, rounds, progress) as advance:
         if place is not None:
             check_free(place, None if resume is None else plan.config)
         runs = plan.start({} if resume is None else resume.states, advance)
         advance(steps=0)
         for label in plan.methods:
             announce(progress, f"{label}:", runs[label, next(iter(plan.replicates))].route)
-        recorder, done = Recorder(plan, runs, replace(wanted, folder=place), resume, advance), first
+        recorder, done = Recorder(plan, runs, rounds, evaluated, splits, place, checkpoint, resume, advance), first
         with nullcontext(lambda: False) if place is None else sigterm_waits() as terminated:
-            for round in islice(loop(runs, first, plan.participation), wanted.rounds - first):
+            for round in islice(loop(runs, first, plan.participation), rounds - first):
                 recorder.keep(round, terminated)
                 done = round.number
             if place is not None and done == first:  # all had come to their end already
@@ -324,8 +327,9 @@ def _planned(plan: AnalysisPlan | str | Path | None, ready: Plan, resume: Result
     return analysis
 
 
-def measured_splits(plan: Plan, validate: bool, stop: Patience | None) -> tuple[str, ...]:
+def _splits(plan: Plan) -> tuple[str, ...]:
     """Say on whose samples models are measured, beside those of the default split."""
+    validate, stop = plan.config["validate"], plan.stop
     wanted = [*["validation"] * validate, *([] if stop is None else [stop.split])]
     for replicate in plan.replicates.values() if wanted else ():
         there = replicate.clients.splits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Integral
 from typing import Any
@@ -57,7 +57,7 @@ class Plan:
     """A run that is all set, and has not begun.
 
     Methods and equipment are by label, replicates by seed; `config` is all of it in plain values, with the hashes by
-    which the run is known again.
+    which the run is known again. `metrics` are measured beside the standard ones.
     """
 
     methods: Mapping[str, Method]
@@ -68,6 +68,8 @@ class Plan:
     equipment: Mapping[str, Equipment]
     config: dict[str, Any]
     analysis: AnalysisPlan | None = None
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    stop: Patience | None = None
 
     @cached_property
     def clients(self) -> pd.DataFrame:
@@ -98,7 +100,7 @@ class Plan:
             "stop": {} if stop is None else plain(stop),
             "plan": "" if analysis is None else analysis.digest,
         }
-        return replace(self, config=self.config | seen, analysis=analysis)
+        return replace(self, config=self.config | seen, analysis=analysis, metrics=metrics, stop=stop)
 
     def start(
         self, states: Mapping[Key, State], advance: Callable[..., None] = lambda note, steps: None

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from fedstat.federated.history import COLUMNS, DTYPES, TRAFFIC_DTYPES
-from fedstat.federated.metrics import Metric
 from fedstat.federated.patience import Patience
 from fedstat.federated.plan import Plan
 from fedstat.federated.record.checkpoints import Checkpoints, Terminated
@@ -27,30 +26,21 @@ from fedstat.federated.route import overrides
 from fedstat.federated.state import State
 
 
-@dataclass(frozen=True, eq=False)
-class Wanted:
-    """What is measured of a run, after the rounds `evaluated` on `splits` and the default one, and what is kept."""
-
-    rounds: int
-    evaluated: set[int]
-    splits: tuple[str, ...] = ()
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
-    trained: bool = False
-    stop: Patience | None = None
-    folder: Path | None = None
-    checkpoint: int | None = None
-
-
 @dataclass(eq=False)
 class Recorder:
-    """Keeps what the rounds of a run come to, from the first one or from where `before` ended.
+    """Keeps what the first `rounds` of a run come to, or those after the ones of `before`.
 
-    `runs` are ready to begin, and stopped if their patience was over already; `advance` is that of the progress bar.
+    Models are measured after the rounds `measured`, on `splits` and the default one. `runs` are ready to begin, and
+    stopped if their patience was over already; `advance` is that of the progress bar.
     """
 
     plan: Plan
     runs: Mapping[Key, Run]
-    wanted: Wanted
+    rounds: int
+    measured: set[int]
+    splits: tuple[str, ...]
+    folder: Path | None
+    checkpoint: int | None
     before: InitVar[Result | None]
     advance: Callable[..., None]
     kept: dict[Key, State] = field(init=False, default_factory=dict)
@@ -62,30 +52,29 @@ class Recorder:
     begun: float = field(init=False, default_factory=perf_counter)
 
     def __post_init__(self, before: Result | None) -> None:
-        wanted = self.wanted
-        history, traffic, evaluated = Rows(DTYPES), Rows(TRAFFIC_DTYPES), wanted.evaluated
+        history, traffic, evaluated = Rows(DTYPES), Rows(TRAFFIC_DTYPES), self.measured
         if before is not None:
             history, traffic, config = before.rows("history"), before.rows("traffic"), before.config
             self.kept, self.records = dict(before.kept), before.records
             looks = {name: value for name, value in config.items() if name == "looks"}
             self.plan = replace(self.plan, config=self.plan.config | looks)
             evaluated = {t for t in from_ranges(config["evaluated"]) if t <= config["rounds"]}
-            evaluated |= {t for t in wanted.evaluated if t > config["rounds"]}
-        spare = None if wanted.folder is None else aside(wanted.folder)
+            evaluated |= {t for t in self.measured if t > config["rounds"]}
+        spare = None if self.folder is None else aside(self.folder)
         self.history, self.traffic = Growing("metrics", history, spare), Growing("traffic", traffic, spare)
         self.evaluated = as_ranges(evaluated)
         if before is None:
             sent = tuple(run.prelude() for run in self.runs.values() if overrides(run.method, "prelude"))
             start = Round(0, {key: run.state for key, run in self.runs.items()}, {}, sent, self.runs)
             self.traffic.add(start.traffic)
-            if 0 in wanted.evaluated:
+            if 0 in self.measured:
                 self._measure(start)
-        elif wanted.stop is not None:
-            self._remember(wanted.stop, history)
-        if wanted.folder is not None:
-            self.checkpoints = Checkpoints(wanted.checkpoint)
+        elif self.plan.stop is not None:
+            self._remember(self.plan.stop, history)
+        if self.folder is not None:
+            self.checkpoints = Checkpoints(self.checkpoint)
             if before is None and self.plan.analysis is not None:
-                self.save(0, wanted.folder)
+                self.save(0, self.folder)
 
     def keep(self, round: Round, ending: Callable[[], bool]) -> None:
         """Take down a round, and save the run where that is due or the process is `ending`.
@@ -93,20 +82,19 @@ class Recorder:
         It raises `Terminated` after it has saved a run whose process is ending.
         """
         self.traffic.add(round.traffic)
-        if round.number in self.wanted.evaluated:
+        if round.number in self.measured:
             self._measure(round)
-        if self.wanted.folder is not None:
-            self._save_if_due(round.number, self.wanted.folder, ending)
+        if self.folder is not None:
+            self._save_if_due(round.number, self.folder, ending)
         self.trained += sum(len(update.ids) for update in round.updates.values())
         self.advance(partial(in_brief, self.latest, round.number, self.trained, self.begun))
 
     def _save_if_due(self, done: int, folder: Path, ending: Callable[[], bool]) -> None:
-        if done == self.wanted.rounds or self.stopped or ending() or self.checkpoints.due(done):
+        if done == self.rounds or self.stopped or ending() or self.checkpoints.due(done):
             with self.checkpoints.saving():
                 self.save(done, folder)
             if ending():
-                of = self.wanted.rounds
-                raise Terminated(f"SIGTERM came: {folder} holds round {done} of {of}; continue from there.")
+                raise Terminated(f"SIGTERM came: {folder} holds round {done} of {self.rounds}; continue from there.")
 
     def save(self, rounds: int, folder: Path) -> None:
         """Write the run as it stands after so many rounds."""
@@ -122,7 +110,7 @@ class Recorder:
 
     def result(self, rounds: int) -> Result:
         """Return the run as it stands after so many rounds."""
-        stop = self.wanted.stop
+        stop = self.plan.stop
         best = None if stop is None else {key: stop.best(curve) for key, curve in self.curves.items() if curve}
         return Result(
             history=cast("Any", self.history.rows(best)),
@@ -134,8 +122,8 @@ class Recorder:
             config={
                 **self.plan.config,
                 "rounds": int(rounds),
-                "rounds_asked": self.wanted.rounds,
-                "finished": self.stopped or rounds == self.wanted.rounds,
+                "rounds_asked": self.rounds,
+                "finished": self.stopped or rounds == self.rounds,
                 "evaluated": self.evaluated,
             },
             model=self.plan.model,
@@ -149,15 +137,15 @@ class Recorder:
         """Evaluate all runs; end those whose patience is over."""
         self.latest = []
         for key, run in round.runs.items():
-            splits = (run.replicate.split, *self.wanted.splits)
-            tables = {split: run.evaluate(round.states[key], split, self.wanted.metrics) for split in splits}
+            splits = (run.replicate.split, *self.splits)
+            tables = {split: run.evaluate(round.states[key], split, self.plan.metrics) for split in splits}
             if run.replicate.clients.common is not None and (tables[run.replicate.split]["estimand"] == "global").any():
-                tables["common"] = run.evaluate(round.states[key], "common", self.wanted.metrics)
-            if self.wanted.trained and round.updates:
-                tables["trained"] = run.evaluate_trained(round.updates[key], self.wanted.metrics)
+                tables["common"] = run.evaluate(round.states[key], "common", self.plan.metrics)
+            if self.plan.config["trained"] and round.updates:
+                tables["trained"] = run.evaluate_trained(round.updates[key], self.plan.metrics)
             self.latest.append(pd.concat(tables.values(), ignore_index=True).assign(round=round.number))
-            if self.wanted.stop is not None and round.number:
-                self._consider(self.wanted.stop, key, round, tables)
+            if self.plan.stop is not None and round.number:
+                self._consider(self.plan.stop, key, round, tables)
         self.history.add(pd.concat(self.latest, ignore_index=True)[list(COLUMNS)])
 
     def _consider(self, stop: Patience, key: Key, round: Round, tables: Mapping[str, pd.DataFrame]) -> None:
