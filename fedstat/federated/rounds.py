@@ -414,22 +414,18 @@ def _play(
     """Let the participants of a round receive and train, and the server aggregate; return that, and what travelled."""
     updates, sent, found = dict[Key, Update](), dict[Key, Traffic](), dict[object, list[Run]]()
     who = {run.key: run.replicate.attended(t, participation) for run in runs}
-    away = () if isinstance(participation, float) else _away(runs, who, t, updates)
-    for run in [run for run in runs if len(who[run.key].ids)]:
-        found.setdefault(run.stack, []).append(run)
+    away = [run.without(t, missing) for run in runs if len(missing := who[run.key].missing)]
+    for run in runs:
+        if len(who[run.key].ids):
+            found.setdefault(run.stack, []).append(run)
+        else:
+            updates[run.key] = run.sit_out(t, who[run.key])
     elsewhere = len(found) > 1 and isinstance(runs[0].equipment.executor, RemoteExecutor)
     with _at_once(len(found)) if elsewhere else nullcontext(map) as over:
         for stack, rows in zip(found.values(), over(partial(_train, who, t), found.values()), strict=True):
             for run, start, end in zip(stack, *rows, strict=True):
                 updates[run.key], sent[run.key] = run.aggregate(t, who[run.key], start, end)
     return updates, (*(sent[run.key] for run in runs if run.key in sent), *away)
-
-
-def _away(runs: Sequence[Run], who: Mapping[Key, Attended], t: int, updates: dict[Key, Update]) -> tuple[Traffic, ...]:
-    """Return what travels to those who drop out; let runs to which nobody comes pass the round."""
-    sent = tuple(run.without(t, missing) for run in runs if len(missing := who[run.key].missing))
-    updates |= {run.key: run.sit_out(t, who[run.key]) for run in runs if not len(who[run.key].ids)}
-    return sent
 
 
 @contextmanager

@@ -231,12 +231,17 @@ def _by_itself(trial: Trial) -> _Step:
         for name, leaf in trial.second.items():
             leaves[name].copy_(leaf)
     before = {name: leaf.detach().clone() for name, leaf in leaves.items() if name not in network.statistics}
-    untouched, x = generators(network.device), trial.train
-    call = partial(_called, module, network.keys(trial.noise[1]))
-    outputs = call(x, "training")
-    _check_writes(module, before, x, trial.train)
-    if untouched != generators(network.device):
-        raise _Fault(draws_of(module, trial.train))
+    untouched, call = generators(network.device), partial(_called, module, network.keys(trial.noise[1]))
+
+    def watched(x: Tensor, mode: str) -> Tensor:
+        given = x.clone()
+        outputs = call(given, mode)
+        _check_writes(module, before, given, x)
+        if untouched != generators(network.device):
+            raise _Fault(draws_of(module, trial.train))
+        return outputs
+
+    outputs = watched(trial.train, "training")
     gradients = _gradients(_losses(outputs).mean(), leaves, network)
     statistics = {name: leaves[name].clone() for name in network.statistics}
     with torch.no_grad():
@@ -249,11 +254,7 @@ def _by_itself(trial: Trial) -> _Step:
         module.eval()
         for name in statistics:
             leaves[name].copy_(trial.second[name])
-        x = trial.x[1].clone()
-        evaluated = call(x, "evaluation")
-        _check_writes(module, before, x, trial.x[1])
-        if untouched != generators(network.device):
-            raise _Fault(draws_of(module, trial.train))
+        evaluated = watched(trial.x[1], "evaluation")
         half = trial.x[1, : _ROWS // 2]
         if differ(call(half.clone(), "evaluation"), evaluated[: len(half)], tolerance(network)):
             where = first_difference(module, trial.x[1], half)
