@@ -46,13 +46,12 @@ _ENTRIES, _PREDICTORS = "a dict of entries by name", "a dict of predictors by es
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """The bytes that travelled in one round of one run: up from and down to clients `ids`, each (m,) or one for all.
+    """The bytes that travelled in a round of one run: up from and down to clients `ids`, each (m,) or one for all.
 
     Who dropped out is among them, and sent nothing.
     """
 
-    key: tuple[str, int]
-    round: int
+    key: Key
     ids: np.ndarray
     up: np.ndarray
     down: np.ndarray
@@ -117,7 +116,7 @@ class Run:
         self.state = replace(step("aggregate", partial(aggregated, self.method), State, "a State"), unsent=unsent)
         for name, value in self.method.record(self.state).items():
             self.records.setdefault(name, []).append(value.cpu().numpy())
-        return trained, Traffic(self.key, t + 1, who.ids, size(up), size(down))
+        return trained, Traffic(self.key, who.ids, size(up), size(down))
 
     def compressed(self, t: int, update: Update, down: Message, up: Message) -> tuple[Update, Sent, ClientStore]:
         """Return what comes of an upload in round t (from 0) by the method's compression, if any."""
@@ -134,8 +133,7 @@ class Run:
         n, rng = self.replicate.clients.train.n, self.replicate.seeds.stream(*self.draws, t)
         start = self.receive(missing)
         update = weighed(self.method, Attended(missing), n, start, start, rng, self.network)
-        down = size(self.method.download(self.state, update))
-        return Traffic(self.key, t + 1, missing, np.zeros((), np.int64), down)
+        return Traffic(self.key, missing, np.zeros((), np.int64), size(self.method.download(self.state, update)))
 
     def sit_out(self, t: int, who: Attended) -> Update:
         """Let round t pass, to which nobody came."""
@@ -150,7 +148,7 @@ class Run:
         """Count the bytes that travel before the first round."""
         everyone = np.arange(len(self.replicate.clients))
         up, down = self.method.prelude(self.network, len(everyone))
-        return Traffic(self.key, 0, everyone if up or down else everyone[:0], size(up), size(down))
+        return Traffic(self.key, everyone if up or down else everyone[:0], size(up), size(down))
 
     def models(self, state: State, split: str, ids: Tensor) -> dict[str, Predictor]:
         """Return the models that clients `ids` have for a split, by the name of the estimand.
@@ -347,7 +345,7 @@ class Round:
         """Bytes of each participant: method, seed, round, client, bytes_up, bytes_down."""
         tables = []
         for one in self.sent:
-            run = {"method": one.key[0], "seed": one.key[1], "round": one.round}
+            run = {"method": one.key[0], "seed": one.key[1], "round": self.number}
             ids, up, down = np.broadcast_arrays(one.ids, one.up, one.down)
             tables.append(pd.DataFrame(run | {"client": ids, "bytes_up": up, "bytes_down": down}))
         return joined(tables, TRAFFIC_DTYPES)
