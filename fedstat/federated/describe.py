@@ -105,20 +105,19 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     if clients is not None and not isinstance(clients, Clients):
         raise ValueError(f"clients must be Clients, as fs.data.from_arrays makes them, got {type(clients).__name__}.")
     choice("dtype", dtype, ("float32", "float64"))
-    kind = getattr(torch, dtype)
     data = _made_up(build(model, np.random.default_rng(0)), max(3, method.fewest)) if clients is None else clients
-    replicate = make_replicate(data, model, Seeds(0), kind, "cpu")
+    replicate = make_replicate(data, model, Seeds(0), dtype, "cpu")
     outputs = outputs_of(replicate.network, data.train)
     task = choose_task(None, None if data.classes is None else len(data.classes), outputs)
     executor = rehearse(replicate.network, data.train)
     # two epochs, so that methods with two phases of local training have one for each
-    samples = StackedSamples.stack([data.train], kind, "cpu")
+    samples = StackedSamples.stack([data.train], replicate.network.dtype, "cpu")
     equipment = Equipment(task, Training(lr=0.01, local_epochs=2), samples, executor)
     run = start_run((type(method).__name__, 0), method, replicate, equipment)
     ids = torch.arange(len(data))
     start = method.receive(run.state, ids)
     end = train(run.route, start, replicate.jobs(ids.tolist()), 0)
-    weight = torch.full((len(ids),), 1 / len(ids), dtype=kind)
+    weight = torch.full((len(ids),), 1 / len(ids), dtype=run.network.dtype)
     update = Update(ids, start, end, weight, np.random.default_rng(0), run.network)
     received = method.download(run.state, update)
     _, sent, _ = run.compressed(0, update, received, method.upload(run.state, update))

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedstat._checks import whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import training_of
-from fedstat.federated.client.network import MIXED, TF32, Network, check_device, floating, products
+from fedstat.federated.client.network import TF32, Network, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine.rehearsal import outputs_of
@@ -74,20 +74,19 @@ def newcomers(
         raise ValueError(f"clients must be Clients, as fs.data.from_arrays makes them, got {type(clients).__name__}.")
     check_device(device)
     chunk = None if chunk is None else whole("chunk", chunk, 1)
-    name = result.config["dtype"]
-    dtype, mixed = floating(name), name == MIXED
+    dtype = result.config["dtype"]
     if result.training is None:
         raise ValueError("this result does not know its loss, optimiser or schedule; load it with training=...")
-    samples = StackedSamples.stack([clients.train], dtype, device)
+    samples = StackedSamples.stack([clients.train], floating(dtype), device)
     tables = []
     for key in result.states:
         training = training_of(result.training, key[0])
-        equipment = Equipment(result.config["loss"], training, samples, result.config["executor"], chunk, name == TF32)
+        equipment = Equipment(result.config["loss"], training, samples, result.config["executor"], chunk, dtype == TF32)
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing
         assert result.model is not None
         seeds = Seeds.of_run(result.config, key[1])
-        replicate = make_replicate(clients, result.model, seeds, dtype, device, mixed=mixed)
+        replicate = make_replicate(clients, result.model, seeds, dtype, device)
         _check_fit(result, key, clients, replicate.network)
         method, state = result.methods[key[0]], on_device(result.final(key), device)
         federation = make_federation(method, replicate, equipment)

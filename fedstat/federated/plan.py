@@ -24,7 +24,7 @@ from fedstat.federated.attacks import Attack
 from fedstat.federated.attendance import Attendance, share_of_clients
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.losses import LossName, choose_task
-from fedstat.federated.client.network import MIXED, TF32, Model, check_device, floating, products
+from fedstat.federated.client.network import TF32, Model, check_device, floating, products
 from fedstat.federated.client.samples import StackedSamples
 from fedstat.federated.client.seeds import SOURCES, Seeds, check_vary
 from fedstat.federated.engine.executor import AnyExecutor, ExecutorName, check_executor
@@ -375,7 +375,7 @@ def _replicates(
     drawn = {key: draw(clients, *key) for key in dict.fromkeys(keys)}  # clients of all seeds are stored once
     offsets = dict(zip(drawn, np.cumsum([0, *map(len, drawn.values())]).tolist(), strict=False))
     replicates = {
-        one.seed: make_replicate(drawn[key], model, one, floating(dtype), device, offsets[key], mixed=dtype == MIXED)
+        one.seed: make_replicate(drawn[key], model, one, dtype, device, offsets[key])
         for one, key in zip(seeds, keys, strict=True)
     }
     if len(shapes := {replicate.clients.train.x.shape[1:] for replicate in replicates.values()}) > 1:

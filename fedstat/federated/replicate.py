@@ -19,7 +19,7 @@ from fedstat.data import Clients
 from fedstat.federated.attacks import Attack, attackers, check_attack, falsified, poisoned, poisons
 from fedstat.federated.attendance import Attendance, Attended, attended_by
 from fedstat.federated.client.convolution import multiplied
-from fedstat.federated.client.network import Model, Network, build
+from fedstat.federated.client.network import MIXED, Model, Network, build, floating
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.codec import Message
@@ -95,14 +95,12 @@ def participants(seed: int, round: int, clients: int, participation: float) -> n
     return drawn(stream(seed, "participants", round), clients, participation)
 
 
-def make_replicate(
-    data: Clients, model: Model, seeds: Seeds, dtype: torch.dtype, device: str, offset: int = 0, *, mixed: bool = False
-) -> Replicate:
-    """Pair one seed's data with its initial network.
+def make_replicate(data: Clients, model: Model, seeds: Seeds, dtype: str, device: str, offset: int = 0) -> Replicate:
+    """Pair one seed's data with its initial network, whose ``dtype`` is that of a run.
 
     Data that the floating type or the network's vocabulary cannot hold raise a ValueError.
     """
-    network = build(model, seeds.stream("initial weights"), dtype, mixed=mixed)
+    network = build(model, seeds.stream("initial weights"), floating(dtype), mixed=dtype == MIXED)
     check_samples(network, data)
     network.module.to(device)
     if network.device.type == "cuda":

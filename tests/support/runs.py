@@ -43,7 +43,7 @@ def reference(method, model=conv_net, training=TRAINING, **options):
 def federation_of(method, clients, model=conv_net, training=TRAINING, loss="cross_entropy"):
     """New clients as a method sees them."""
     equipment = Equipment(loss, training, StackedSamples.stack([clients.train], torch.float64, "cpu"))
-    return make_federation(method, make_replicate(clients, model, Seeds(0), torch.float64, "cpu"), equipment)
+    return make_federation(method, make_replicate(clients, model, Seeds(0), "float64", "cpu"), equipment)
 
 
 def train_once(method, learner, training, samples, start, jobs, round, executor, **how):

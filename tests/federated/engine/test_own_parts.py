@@ -29,7 +29,7 @@ def history(method=None, executor="auto", model=MODEL, training=TRAINING, **opti
 
 
 def replicate():
-    return make_replicate(CLIENTS, MODEL, Seeds(0, 0, ()), torch.float32, "cpu")
+    return make_replicate(CLIENTS, MODEL, Seeds(0, 0, ()), "float32", "cpu")
 
 
 def training(**changes):
