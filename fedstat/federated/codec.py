@@ -212,7 +212,7 @@ class Reader:
     def bits(self, count: int) -> np.ndarray:
         """Return the next `count` truth values, read from a bitmap."""
         packed = self.array(np.dtype("u1"), bitmap(count))
-        return np.unpackbits(packed, count=count, bitorder="little").astype(bool)
+        return np.unpackbits(packed, count=count, bitorder="little").view(bool)
 
     def positions(self, count: int, d: int) -> np.ndarray:
         """Return where `count` of d numbers are, as `placed` wrote it."""

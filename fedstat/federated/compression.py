@@ -385,10 +385,10 @@ def _packed(scale: ArrayLike, codes: np.ndarray, bits: int) -> bytes:
 def _unpacked(data: bytes, bits: int, d: int) -> tuple[np.float32, np.ndarray]:
     """Return the number and the d whole ones from the bytes of `_packed`."""
     reader = Reader(_of_length(data, _FLOAT.itemsize + bitmap(bits * d)))
-    scale, codes = np.float32(reader.array(_FLOAT, 1)[0]), np.zeros(d, np.int32)
+    scale, codes = np.float32(reader.array(_FLOAT, 1)[0]), np.zeros(d, np.min_scalar_type(2**bits - 1))
     for place, plane in enumerate(reader.bits(bits * d).reshape(bits, d)):
-        codes |= plane.astype(np.int32) << place
-    return scale, codes
+        codes |= plane.astype(codes.dtype) << place
+    return scale, codes.astype(np.int32)
 
 
 def _spread(data: bytes, k: int, d: int) -> np.ndarray:
