@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,9 @@ from simulations.beside import beside_printed
 from simulations.contract import Finding
 from simulations.effects import Effects, Question, once
 from simulations.estimates import mean_of, means_by, missing, undefined
-from simulations.filterdecomp.arms import OURS
+from simulations.filterdecomp.arms import OURS, OURS_HEAD
 from simulations.filterdecomp.judged import CHANCE, LAST, SHARE, of_paper
-from simulations.hundred_clients.runs import ARMS, FEDAVG, FEDPROX, FILTERDECOMP, LOCAL
+from simulations.hundred_clients.runs import ARMS, FEDAVG, FEDPROX, FILTERDECOMP, GLOBAL_ARMS, LOCAL
 from simulations.showing import NONE, fixed, rounded
 from simulations.trained import untrained
 
@@ -36,8 +37,8 @@ MARGIN = 1.0
 GLOBAL, OWN = "global", "own"
 FINE_TUNED = "FedAvg + FT"
 #: What the table of the paper calls an arm's own models, and which arms have a model of either kind.
-LABELS = {FEDAVG: FINE_TUNED, FILTERDECOMP: OURS, LOCAL: LOCAL}
-OF = {GLOBAL: (FEDAVG, FEDPROX, FILTERDECOMP), OWN: tuple(LABELS.values())}
+LABELS = {arm: arm for arm in ARMS} | {FEDAVG: FINE_TUNED, FEDPROX: "FedProx + FT", FILTERDECOMP: OURS}
+OF = {GLOBAL: GLOBAL_ARMS, OWN: tuple(LABELS.values())}
 #: What is compared: words, unit and decimals by metric. The common test set has as many images of each class, so that
 #: balanced accuracy is accuracy there.
 METRICS = {
@@ -45,23 +46,25 @@ METRICS = {
     "balanced_accuracy": ("balanced accuracy", "points", 1),
     "log_loss": ("log-loss", "nats", 2),
 }
-COMPARED = {GLOBAL: ("accuracy", "log_loss"), OWN: tuple(METRICS)}
-PAIRS = {GLOBAL: [(FILTERDECOMP, FEDAVG), (FILTERDECOMP, FEDPROX)], OWN: [(OURS, FINE_TUNED), (OURS, LOCAL)]}
+#: Both readings of the paper's method, the methods that it is compared with, and those of them that share something.
+ATOMS = (OURS_HEAD, OURS)
+OTHERS = tuple(arm for arm in OF[OWN] if arm not in ATOMS)
+SHARING = tuple(arm for arm in OTHERS if arm != LOCAL)
 
 
 def rows_of(tables: Tables, kind: str, metric: str = "accuracy") -> pd.DataFrame:
     """Return the curves of one kind of models, shares in per cent, arms named as in the table of that kind."""
     rows = tables["curves"]
     rows = rows[(rows["metric"] == metric) & (rows["split"] == ("common" if kind == GLOBAL else "test"))]
-    named = rows["arm"] if kind == GLOBAL else rows["arm"].map(LABELS)
+    named = rows["arm"].replace({} if kind == GLOBAL else LABELS)
     return rows.assign(arm=named, value=rows["value"] * (1 if metric == "log_loss" else 100))
 
 
 def ran(tables: Tables, kind: str) -> list[str]:
     """Return the arms with models of that kind, by their names in its table."""
-    there = {*tables["curves"]["arm"], *tables["diverged"]["arm"]}
-    names = {arm: arm if kind == GLOBAL else LABELS.get(arm, "") for arm in ARMS if arm in there}
-    return [name for name in OF[kind] if name in names.values()]
+    lost = tables["diverged"]["arm"]
+    there = {*rows_of(tables, kind)["arm"], *(lost if kind == GLOBAL else lost.replace(LABELS))}
+    return [name for name in OF[kind] if name in there]
 
 
 def late_rounds(tables: Tables) -> list[int]:
@@ -100,20 +103,25 @@ def not_trained(tables: Tables, kind: str) -> dict[str, str]:
 
 @once
 def effects(tables: Tables) -> Effects:
-    """Return FilterDecomp minus the others, by global models and by clients' own."""
+    """Return the differences of global models, and those of clients' own."""
     return Effects(_questions(tables), {kind: not_trained(tables, kind) for kind in OF})
 
 
 def _questions(tables: Tables) -> Iterator[Question]:
-    for kind, words in ((GLOBAL, "FilterDecomp’s global model"), (OWN, "atoms of the clients’ own")):
-        pairs = [pair for pair in PAIRS[kind] if set(pair) <= set(ran(tables, kind))]
-        for metric in COMPARED[kind] if pairs else ():
+    wide = {kind: {metric: by_seed(tables, kind, metric) for metric in METRICS} for kind in OF}
+
+    def ask(words: str, kind: str, metric: str, pairs: Iterable[tuple[str, str]]) -> Iterator[Question]:
+        values = wide[kind][metric]
+        if asked := [pair for pair in pairs if set(pair) <= set(values)]:
             name, unit, _ = METRICS[metric]
-            values = by_seed(tables, kind, metric)[list(dict.fromkeys(arm for pair in pairs for arm in pair))]
-            yield Question(f"{words} against the others by {name}", metric, {kind: values}, {kind: pairs}, DESIGN, unit)
-    if {FINE_TUNED, LOCAL} <= set(ran(tables, OWN)):
-        values = by_seed(tables, OWN)[[FINE_TUNED, LOCAL]]
-        yield Question("fine-tuning", "accuracy", {OWN: values}, {OWN: [(FINE_TUNED, LOCAL)]}, DESIGN, "points")
+            yield Question(f"{words} by {name}", metric, {kind: values}, {kind: asked}, DESIGN, unit)
+
+    for metric in ("accuracy", "log_loss"):
+        yield from ask("FilterDecomp’s global model", GLOBAL, metric, product([FILTERDECOMP], (FEDAVG, FEDPROX)))
+        yield from ask("atoms and a head of the clients’ own", OWN, metric, product([OURS_HEAD], OTHERS))
+        yield from ask("atoms of the clients’ own", OWN, metric, product([OURS], (*OTHERS, OURS_HEAD)))
+        yield from ask("methods that share against Local", OWN, metric, product(SHARING, [LOCAL]))
+    yield from ask("the order of the methods", OWN, "accuracy", combinations(SHARING, 2))
 
 
 def rounds_to_target(tables: Tables) -> TimeToTarget | None:
@@ -130,9 +138,11 @@ def rounds_to_target(tables: Tables) -> TimeToTarget | None:
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
-    """Return FilterDecomp minus every other arm by every metric, and by rounds until the target."""
+    """Return all differences but those of the order of the methods, and FilterDecomp's rounds until the target."""
     found = {}
     for e in effects(tables).values():
+        if {e.first, e.second} <= set(SHARING):
+            continue
         words, _, digits = METRICS[e.metric]
         found[f"{e.setting} {e.metric}: {e.first} - {e.second}"] = Finding.of(
             f"{words} of {e.setting} models, {e.first} minus {e.second}", e, digits=digits
@@ -212,23 +222,31 @@ def figures(tables: Tables) -> dict[str, Figure]:
 
     from fedstat.report.figures import WIDTH, style
 
+    of_table = ran(tables, OWN)
+    first = [arm for arm in of_table if arm in (FINE_TUNED, LABELS[FEDPROX], LOCAL, *ATOMS)]
     with style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.6), layout="constrained")
-        _draw(left, tables, GLOBAL, "global accuracy (per cent)")
-        _draw(right, tables, OWN, "accuracy of the clients’ own models")
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(WIDTH, 2.6), layout="constrained")
+        _draw(left, tables, GLOBAL, ran(tables, GLOBAL))
+        _draw(middle, tables, OWN, first)
+        _draw(right, tables, OWN, [arm for arm in of_table if arm not in first])
+    left.set_ylabel("accuracy (per cent)")
+    right.sharey(middle)
+    middle.set_ylim(bottom=0)
     return {"curves": figure}
 
 
 #: Line, mark and colour; a mark stands at each measurement of what is seldom measured.
 _LOOKS = {
     FEDAVG: ("--", "", "black"), FEDPROX: (":", "", "0.45"), FILTERDECOMP: ("-", "", "black"),
-    FINE_TUNED: ("--", "s", "black"), OURS: ("-", "", "black"), LOCAL: (":", "", "0.45"),
+    FINE_TUNED: ("--", "s", "black"), LABELS[FEDPROX]: ("--", "o", "0.45"), LOCAL: (":", "", "0.45"),
+    OURS: ("-", "", "0.45"), OURS_HEAD: ("-", "", "black"), "Ditto": ("-", "", "black"), "FedPer": ("--", "", "black"),
+    "FedRep": (":", "", "black"), "FedPAC": ("-.", "", "black"), "LG-FedAvg": ("-", "", "0.6"),
 }  # fmt: skip
 
 
-def _draw(axis: Axes, tables: Tables, kind: str, words: str) -> None:
+def _draw(axis: Axes, tables: Tables, kind: str, arms: Sequence[str]) -> None:
     rows = rows_of(tables, kind)
-    for arm in ran(tables, kind):
+    for arm in arms:
         line, mark, color = _LOOKS[arm]
         wide = rows[rows["arm"] == arm].pivot(index="round", columns="seed", values="value")
         axis.fill_between(wide.index, wide.min(axis=1), wide.max(axis=1), color=color, alpha=0.12, lw=0)
@@ -237,5 +255,4 @@ def _draw(axis: Axes, tables: Tables, kind: str, words: str) -> None:
             label=arm,
         )  # fmt: skip
     axis.set_xlabel("round")
-    axis.set_ylabel(words)
-    axis.legend(frameon=False, fontsize=7)
+    axis.legend(frameon=False, fontsize=6, loc="lower right")

@@ -15,14 +15,18 @@ from fedstat.data import Clients
 from fedstat.federated.rounds import Round
 from fedstat.inference import count_missing
 from fedstat.methods import FedProx, FilterDecomp
+from simulations.filterdecomp.arms import OURS_HEAD
+from simulations.filterdecomp.arms import method as of_table
 from simulations.filterdecomp.cells import Cell, Size, network, population
 from simulations.filterdecomp.runs import METRICS, training
 from simulations.rates import tried
 
-FEDAVG, FEDPROX, FILTERDECOMP, LOCAL = "FedAvg", "FedProx", "FilterDecomp", "Local"
-ARMS = (FEDAVG, FILTERDECOMP, FEDPROX, LOCAL)
+FEDAVG, FEDPROX, FILTERDECOMP = GLOBAL_ARMS = ("FedAvg", "FedProx", "FilterDecomp")
+LOCAL = "Local"
+#: Those with a global model answer for Figure 2, and with their clients' own models for Table 1, as the others do.
+ARMS = (*GLOBAL_ARMS, LOCAL, "Ditto", "FedPer", "FedRep", "FedPAC", "LG-FedAvg", OURS_HEAD)
 #: Arms whose own models are copies that train at each measurement, which is then as much work as some rounds.
-TUNED_AFTER = (FEDAVG,)
+TUNED_AFTER = (FEDAVG, FEDPROX)
 
 
 @dataclass(frozen=True)
@@ -63,16 +67,15 @@ class Job:
 def method(arm: str, epochs: int) -> fs.Method:
     """Return an arm's method, with the paper's hyper-parameters.
 
-    FedAvg's clients fine-tune copies of its model. FilterDecomp's train atoms of their own beside the global ones, of
-    which the global model takes no notice.
+    Clients of FedAvg and FedProx fine-tune copies of its model. FilterDecomp's train atoms of their own beside the
+    global ones, of which the global model takes no notice.
     """
     every: dict[str, fs.Method] = {
         FEDAVG: fs.FedAvg(fine_tune=epochs),
-        FEDPROX: FedProx(mu=0.1),
+        FEDPROX: FedProx(mu=0.1, fine_tune=epochs),
         FILTERDECOMP: FilterDecomp(atoms=9, personal=True),
-        LOCAL: fs.Local(),
     }
-    return every[arm]
+    return every[arm] if arm in every else of_table(arm, epochs)
 
 
 @functools.lru_cache(maxsize=4)
@@ -122,9 +125,9 @@ def played(job: Job, seeds: Sequence[int]) -> pd.DataFrame:
 def _measured(job: Job, now: Round) -> Iterator[pd.DataFrame]:
     """Measure the models of a round, as far as its turn has come."""
     turn = now.number % job.every == 0
-    if turn and job.arm != LOCAL:
+    if turn and job.arm in GLOBAL_ARMS:
         yield now.evaluate("common")
-    if now.number in job.own if job.arm in TUNED_AFTER else turn and job.arm != FEDPROX:
+    if now.number in job.own if job.arm in TUNED_AFTER else turn:
         table = now.evaluate("test")
         yield table[table["estimand"] != "global"]
 
