@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,10 @@ class Sentences(TyperGroup):
             raise
         except (ValueError, OSError, ImportError, MemoryError) as error:  # the last of an extra that is not installed
             typer.echo(f"error: {remedied(str(error))}", err=True)
+            try:
+                sys.stdout.flush()
+            except OSError:  # a full disk: what is left must not be written at exit either
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
 
 

@@ -583,10 +583,12 @@ def _unboxed(message):
 def test_output_that_cannot_be_written(harman):
     """A full disk is reported in a sentence, and ``| head`` not at all."""
     command = [sys.executable, "-c", "from fedstat.cli import app; app()", "factor", str(harman), "--correlation"]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1
-    assert re.fullmatch("(note: .*\n)*error: .*No space left on device\n", done.stderr)
+    for unbuffered in ("", "1"):
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+        assert done.returncode == 1
+        assert re.fullmatch("(note: .*\n)*error: .*No space left on device\n", done.stderr)
     read, write = os.pipe()
     os.close(read)
     with open(write, "w") as closed:
