@@ -2,8 +2,6 @@
 
 HOME is empty, no cache and no data are found, and of the environment only what finds programs and packages is left. The
 clones, with the environments that were made in them, stay in the folder that is given: `1/clone` and `2/clone`.
-
-    python3 .ci/readme.py FOLDER [LINE ...]     # of the lines 1 and 2, these; both if none is named
 """
 
 from __future__ import annotations
@@ -52,4 +50,4 @@ def run(line: str, folder: Path) -> int:
 
 if __name__ == "__main__":
     folder, lines = Path(sys.argv[1]).resolve(), commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    sys.exit(any([run(lines[int(i) - 1], folder / i) != 0 for i in sys.argv[2:] or ("1", "2")]))
+    sys.exit(any([run(line, folder / str(i)) != 0 for i, line in enumerate(lines, start=1)]))
