@@ -161,6 +161,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
     theirs = of_paper("table_1", config["cell"]["printed"])
     return {
         "global": _rows(tables, GLOBAL, theirs), "own": _rows(tables, OWN, theirs),
+        "waiting": [arm for arm in OTHERS if arm not in ran(tables, OWN)],
         "target": _target(tables), "share": f"{SHARE:.0%}", "late": [{"round": f"{t}"} for t in late_rounds(tables)],
         "tried": [{"lr": f"{lr:g}", "accuracy": fixed(value, 1)} for lr, value in tried.items()],
         "untrained": [

@@ -67,8 +67,8 @@ class Job:
 def method(arm: str, epochs: int) -> fs.Method:
     """Return an arm's method, with the paper's hyper-parameters.
 
-    Clients of FedAvg and FedProx fine-tune copies of its model. FilterDecomp's train atoms of their own beside the
-    global ones, of which the global model takes no notice.
+    Clients of FedAvg and FedProx fine-tune copies of the global model. FilterDecomp's train atoms of their own beside
+    the global ones, of which the global model takes no notice.
     """
     every: dict[str, fs.Method] = {
         FEDAVG: fs.FedAvg(fine_tune=epochs),

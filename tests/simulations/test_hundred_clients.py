@@ -142,6 +142,7 @@ def test_what_came_out_is_what_the_tables_say():
     against = [f.sign for key, f in found.items() if key.startswith(f"own accuracy: {OURS_HEAD} - ")]
     assert len(against) >= 4
     assert {*against} <= {"less", "unclear"}
+    assert made["waiting"] == ["FedProx + FT", "Ditto", "LG-FedAvg"]
     (one,) = made["untrained"]
     assert one["arm"] == OURS
     assert "most frequent class" in one["why"]
