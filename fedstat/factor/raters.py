@@ -135,7 +135,12 @@ def icc(
     error, df = (msw, (n - 1, n * (k - 1))) if kind == "one-way" else (mse, (n - 1, (n - 1) * (k - 1)))
     statistic = msr / error if error > 0 else np.inf
     if kind == "agreement":
-        estimate = (msr - mse) / (msr + (k - 1) * mse + k * (msc - mse) / n)
+        total = msr + (k - 1) * mse + k * (msc - mse) / n
+        if total <= 0:
+            raise ValueError(
+                "ratings have equal means of targets and of raters: agreement is 0 / 0. Rate more targets."
+            )
+        estimate = (msr - mse) / total
         low = high = estimate
         if mse + msc > 0:
             a = k * max(estimate, 0.0) * msc

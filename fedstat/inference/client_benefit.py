@@ -18,9 +18,9 @@ from fedstat.inference.comparing.drawing import clients_anew, pair_values, two_m
 from fedstat.inference.comparing.printing import wrapped
 from fedstat.inference.comparing.tables import decimals, fixed, percent
 from fedstat.inference.formatting import listed, number, p_value
-from fedstat.inference.intervals.crossed import crossed_mean, mean_squares, new_client
+from fedstat.inference.intervals.crossed import crossed_mean, few_note, mean_squares, new_client
 from fedstat.inference.intervals.design import Design
-from fedstat.inference.intervals.family import ROUNDING
+from fedstat.inference.intervals.paired import ROUNDING
 from fedstat.inference.modifiers import carried, given, slopes
 from fedstat.inference.reading.formats.tidy import RUN
 from fedstat.inference.reading.scores import Scores, better
@@ -330,6 +330,7 @@ def _notes(
             "The noise of test samples that are the same under every seed is part of the sd between clients; how much "
             f"of it is not known{'' if scores.metric == 'accuracy' else f' for {scores.metric}'}."
         )
+    said += few_note(*d.shape) * same
     if less := [name for name in asked if name not in modifiers]:
         said.append(f"There is no slope on {listed(less)}: it does not vary, or clients or seeds are too few.")
     if len(modifiers):
@@ -373,7 +374,7 @@ class _Words:
             f"{who}: {shape[1]} clients, the same under each of {shape[0]} seeds.",
             f"Mean effect on clients like these: {self.span('mean')}.",
             f"The effect differs between clients: sd {spread}; {test}."
-            if p < 1 - self.level
+            if self.effects.loc["sd between clients", "low"] > 0
             else f"That the effect differs between clients is not shown: sd {spread}; {test}. "
             f"An sd of {high}{self.unit} is not excluded.",
             f"At a new client the effect is expected {self.ends('new client')}.",

@@ -20,9 +20,12 @@ from scipy.special import ndtr
 
 from fedstat._checks import check_level
 from fedstat._random import stream
-from fedstat.inference.intervals.paired import mean_interval
+from fedstat.inference.intervals.paired import mean_interval, spreads
 from fedstat.inference.predictions.assessment import Assessment, assess
 from fedstat.inference.predictions.conclusions import gains_and_losses
+
+#: So near to whole numbers are counts of right answers, as of shares with four decimals.
+_WHOLE = 0.04
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +36,11 @@ class Fairness:
     ----------
     table : DataFrame
         One row per measure and version, with the columns measure, version, mean, low, high, seeds, clients: the mean
-        over seeds with t limits (NaN with one seed), and the mean number of clients. Measures are "sd", "worst decile",
-        "Gini", "Jain" and, with a reference, "share that loses" and "share that ties" (is exactly as good); versions
-        are "raw" and "shrunken", and beside each what equal clients would show: "noise only" and "noise only,
-        shrunken". Of predictions one row per metric and method, with the numbers of ``clients`` and of those that it is
-        shown to help (``gains``) or to harm (``loses``), that are predicted alike (``ties``), and of the others.
+        over seeds with t limits (NaN with one seed, or without spread), and the mean number of clients. Measures are
+        "sd", "worst decile", "Gini", "Jain" and, with a reference, "share that loses" and "share that ties" (is exactly
+        as good); versions are "raw" and "shrunken", and beside each what equal clients would show: "noise only" and
+        "noise only, shrunken". Of predictions one row per metric and method, with the numbers of ``clients``, of those
+        that it is shown to help (``gains``) or to harm (``loses``), or predicts alike (``ties``), and of the others.
     clients : DataFrame or None
         With a reference and the same clients under every seed: per client the mean difference to the reference, the
         shrunken difference with its limits, the probability that the client loses, and whether it "loses", "gains",
@@ -89,8 +92,8 @@ def fairness(
     ----------
     accuracy : array_like, shape (seeds, clients), or predictions
         The share of its test samples that a client gets right; NaN where absent. Of a mean over rounds the noise is
-        somewhat smaller than of one evaluation, and is then counted too large. Or, given alone, an `Assessment`, or
-        what `assess` takes, with its usual metrics.
+        somewhat smaller than of one evaluation, and is then counted too large; which clients tie, and how many lose by
+        noise alone, is then not said. Or, given alone, an `Assessment`, or what `assess` takes, with its usual metrics.
     samples : array_like, shape (seeds, clients)
         The number of test samples; zero or NaN where absent.
     reference : array_like, shape (seeds, clients), optional
@@ -139,29 +142,14 @@ def fairness(
     >>> from fedstat.inference import fairness
     >>> samples = np.full((4, 20), 50)  # four seeds, twenty clients with fifty test samples each
     >>> accuracy = np.random.default_rng(0).binomial(samples, 0.8) / samples
-    >>> print(fairness(accuracy, samples))
-         measure              version   mean    low   high  seeds clients
-              sd                  raw 0.0605 0.0471 0.0739      4      20
-    worst decile                  raw 0.6950 0.6391 0.7509      4      20
-            Gini                  raw 0.0409 0.0321 0.0497      4      20
-            Jain                  raw 0.9945 0.9921 0.9968      4      20
-              sd             shrunken 0.0213 0.0000 0.0479      4      20
-    worst decile             shrunken 0.7624 0.7118 0.8130      4      20
-            Gini             shrunken 0.0144 0.0000 0.0325      4      20
-            Jain             shrunken 0.9990 0.9974 1.0000      4      20
-              sd           noise only 0.0561 0.0534 0.0587      4      20
-    worst decile           noise only 0.7007 0.6760 0.7253      4      20
-            Gini           noise only 0.0381 0.0353 0.0408      4      20
-            Jain           noise only 0.9952 0.9945 0.9959      4      20
-              sd noise only, shrunken 0.0124 0.0109 0.0139      4      20
-    worst decile noise only, shrunken 0.7749 0.7524 0.7974      4      20
-            Gini noise only, shrunken 0.0084 0.0072 0.0096      4      20
-            Jain noise only, shrunken 0.9994 0.9993 0.9995      4      20
-    <BLANKLINE>
-    raw: of the shares as measured; shrunken: of the clients themselves (beta-binomial, constrained empirical
-    Bayes); noise only: of equal clients with these numbers of test samples, by the same rule.
-    Limits are over seeds and speak of new seeds, each with the clients that it draws; clients of one run are not
-    independent.
+    >>> found = fairness(accuracy, samples)
+    >>> print(found.table.query("measure == 'sd'").round(3).to_string(index=False))
+    measure              version  mean   low  high  seeds  clients
+         sd                  raw 0.060 0.047 0.074      4     20.0
+         sd             shrunken 0.021 0.000 0.048      4     20.0
+         sd           noise only 0.056 0.053 0.059      4     20.0
+         sd noise only, shrunken 0.012 0.011 0.014      4     20.0
+    >>> print(found.notes[-1])
     Under 1 of 4 seeds the shares spread no more than noise does: all clients count as equal there.
     """
     if samples is None and not isinstance(accuracy, list | np.ndarray):
@@ -221,18 +209,30 @@ def fairness(
                 "Clients differ by less than the noise of two separate tests: the methods share test noise, and "
                 f"{100 * apart:.2g}% of that variance is counted."
             )
+        right = np.concatenate([np.multiply(seed[:2], seed[2]).ravel() for seed in each])
+        whole = np.abs(right - right.round()).max() < _WHOLE  # means over tests tie more rarely than one test does
+        if not whole:
+            notes.append(
+                "Accuracies times test samples are not whole, as of means over several tests: how many clients lose or "
+                "tie by noise alone is not known."
+            )
         for row, seed in enumerate(each):
-            for key, share in _losing(*seed, apart, row).items():
-                found.setdefault(key, []).append(share)
+            for (measure, version), share in _losing(*seed, apart, row).items():
+                if whole or (measure == "share that loses" and version != "noise only"):
+                    found.setdefault((measure, version), []).append(share)
         if names is not None:
             of_names = _named(a, r, n, names, fresh_tests, level)
-            notes.append(f"A client is said to lose or gain where its probability is at least {level:g}.")
+            notes.append(
+                f"A client is said to lose or gain where its probability is at least {level:g}, each client by itself: "
+                "of many, some may be named by chance."
+            )
     of_clients = float((n > 0).sum(axis=1).mean())
     rows = []
     for (measure, version), values in found.items():
-        mean, low, high = values[0], np.nan, np.nan
-        if len(values) > 1:  # rounding may reach beyond the ends
-            mean, low, high = mean_interval(np.clip(values, 0.0, 1.0), level, within=(0.0, 1.0))
+        shares = np.clip(values, 0.0, 1.0)  # rounding may reach beyond the ends
+        mean, low, high = float(shares.mean()), np.nan, np.nan
+        if len(values) > 1 and spreads(shares):
+            mean, low, high = mean_interval(shares, level, within=(0.0, 1.0))
         rows.append((measure, version, mean, low, high, len(values), of_clients))
     columns = ["measure", "version", "mean", "low", "high", "seeds", "clients"]
     return Fairness(pd.DataFrame(rows, columns=columns), of_names, level, tuple(notes))

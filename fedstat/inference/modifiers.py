@@ -7,7 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from fedstat.inference.comparing.comparison import Comparison
-from fedstat.inference.intervals.family import ROUNDING
+from fedstat.inference.intervals.paired import ROUNDING
 from fedstat.inference.reading.scores import Scores
 
 

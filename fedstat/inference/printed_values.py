@@ -190,7 +190,7 @@ def _checked(printed: pd.DataFrame, ours: pd.DataFrame, control: str | None) -> 
 def _prediction(x: np.ndarray, row: pd.Series, level: float) -> tuple[float, float, float]:
     """Return our mean and the prediction limits for the paper's."""
     n, m, mean, variance = len(x), int(row["seeds"]), float(x.mean()), float(x.var(ddof=1))
-    if not spreads(x, np.zeros(n)):
+    if not spreads(x):
         raise ValueError(f"{row.name} has the same value under all of our seeds: no spread to predict by.")
     sd, df, error = float(row.get("sd", np.nan)), float(n - 1), np.sqrt(variance * (1 / n + 1 / m))
     if not np.isnan(sd):

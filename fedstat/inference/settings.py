@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedstat._checks import check_level
 from fedstat.inference.formatting import first_of, p_value
-from fedstat.inference.intervals.paired import holm, sign_flip_test
+from fedstat.inference.intervals.paired import ROUNDING, gaps, holm, sign_flip_test
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,9 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
             f"ranks needs at least 3 methods and 2 settings, got {k} and {settings}. "
             "Two methods are compared by paired_difference of their means in each setting."
         )
-    of_setting = stats.rankdata(means.to_numpy() * (1 if smaller else -1), axis=1)
+    values = means.to_numpy()
+    steps = _steps(values, np.abs(values).max(axis=1, keepdims=True))
+    of_setting = stats.rankdata(steps if smaller else -steps, axis=1)
     order = np.argsort(of_setting.mean(axis=0), kind="stable")
     of_setting, names = of_setting[:, order], [str(means.columns[i]) for i in order]
     mean_ranks = of_setting.mean(axis=0)
@@ -150,7 +152,7 @@ def ranks(table: pd.DataFrame, *, smaller: bool = False, complete: bool = False,
     critical = float(stats.studentized_range.isf(1 - level, k, np.inf) / np.sqrt(2) * error)
     both = list(combinations(range(k), 2))
     gaps = np.array([mean_ranks[j] - mean_ranks[i] for i, j in both])
-    values = means.to_numpy()[:, order]
+    values = values[:, order]
     pairs = pd.DataFrame(
         {
             "method": [names[i] for i, _ in both],
@@ -224,12 +226,23 @@ def _wilcoxon(x: np.ndarray, y: np.ndarray) -> float:
     """Return the p-value of Wilcoxon's signed-rank test without zeros: exact, with ties, up to 13 settings."""
     from scipy import stats
 
-    d = (x - y)[x != y]
+    d = gaps(x, y)
+    scale, d = np.maximum(np.abs(x), np.abs(y))[d != 0], d[d != 0]
+    signed = np.sign(d) * stats.rankdata(_steps(np.abs(d), scale.max(initial=0.0)))
     if len(d) > 13:
-        return float(stats.wilcoxon(d).pvalue)
+        return float(stats.wilcoxon(signed).pvalue)
     # scipy enumerates ties in Python; the test is that of flipped signs on ranks
-    signed = np.append(np.sign(d) * stats.rankdata(abs(d)), [0.0, 0.0])
+    signed = np.append(signed, [0.0, 0.0])
     return sign_flip_test(signed, np.zeros(len(signed)))
+
+
+def _steps(values: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
+    """Number values along the last axis from the smallest; what differs by rounding, beside `scale`, has one number."""
+    order = values.argsort(axis=-1)
+    rises = np.diff(np.take_along_axis(values, order, axis=-1), axis=-1) > ROUNDING * scale
+    steps = np.zeros(values.shape, int)
+    np.put_along_axis(steps, order[..., 1:], rises.cumsum(axis=-1), axis=-1)
+    return steps
 
 
 def _groups(names: list[str], mean_ranks: np.ndarray, critical: float) -> tuple[tuple[str, ...], ...]:

@@ -12,6 +12,7 @@ from fedstat._in_words import counted
 from fedstat.federated.client.local import Training
 from fedstat.federated.method import Method
 from fedstat.inference import PairedDifference, interval, mean_interval
+from fedstat.inference.intervals.paired import spreads
 from fedstat.inference.reading.scores import SHARES
 from fedstat.tuning.grid import assigned, shown
 
@@ -308,8 +309,8 @@ class Tunings(dict[str, Tuning]):
 
 
 def spread_of(values: pd.Series, metric: str, level: float) -> tuple[float, float, float]:
-    """Return the mean over seeds and its limits; NaN where a value is missing, and limits of one seed."""
-    if len(values) > 1 and np.isfinite(values).all():
+    """Return the mean over seeds and its limits; NaN where a value is missing, and limits without spread."""
+    if len(values) > 1 and np.isfinite(values).all() and spreads(values.to_numpy()):
         return mean_interval(values, level, within=(0.0, 1.0) if metric in SHARES else (-np.inf, np.inf))
     return float(values.mean(skipna=False)), _NAN, _NAN
 

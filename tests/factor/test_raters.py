@@ -102,6 +102,7 @@ def test_limits():
         (np.where(JUDGES == 10, np.nan, JUDGES), {}, r"ratings must be finite, but holds nan at \[4, 0\]"),
         (np.tile([1.1, 2.2, 3.3], (4, 1)), {}, "no target differs from another"),
         (np.full((3, 3), 0.1), {}, "no target differs from another"),
+        ([[1, 2], [2, 1]], {}, "equal means of targets and of raters: agreement is 0 / 0. Rate more targets"),
         (JUDGES, {"kind": "ICC2"}, 'kind must be "one-way" or "agreement" or "consistency", got .ICC2'),
         (JUDGES, {"level": 95}, r"level must be a number in \(0, 1\), got 95"),
     ],

@@ -238,6 +238,10 @@ def test_the_same_model_makes_nobody_lose():
     a = np.full((3, 6), 0.5)
     result = fairness(a, np.full((3, 6), 20), reference=a, clients=range(6))
     assert set(result.clients["outcome"]) == {"ties"}
+    own = result.table["version"].isin(["raw", "shrunken"])
+    assert (
+        result.table.loc[own, ["low", "high"]].isna().all(axis=None)
+    )  # three seeds of one value say nothing of others
     assert (result.clients[["low", "high", "probability of losing"]] == 0).all(axis=None)
     for version in ("raw", "shrunken", "noise only"):
         assert cell(result, "share that loses", version) == 0
@@ -270,6 +274,27 @@ def test_ties_are_ties_and_shared_test_noise_counts_once():
     apart = fairness(rng.binomial(n, p) / n, n, reference=rng.binomial(n, p) / n)
     assert cell(apart, "share that loses", "noise only") == pytest.approx(0.46, abs=0.04)
     assert cell(apart, "share that loses", "shrunken") > 0.3
+
+
+def test_means_over_rounds_are_not_held_against_the_noise_of_one_test():
+    """Two methods that are equally good everywhere, and right or wrong by chance at some samples in each round."""
+    rng = np.random.default_rng(0)
+    n, sure = np.full((6, 20), 20), rng.random((6, 20, 1, 20)) < 0.9
+
+    def rounds():
+        open_ = rng.random((6, 20, 10, 20)) < 0.06
+        return np.where(open_, rng.random(open_.shape) < 0.5, sure).mean(axis=-1)
+
+    method, reference = rounds(), rounds()
+    last = fairness(method[..., -1], n, reference=reference[..., -1])
+    assert cell(last, "share that loses", "raw") == pytest.approx(cell(last, "share that loses", "noise only"), abs=0.1)
+    mean = fairness(method.mean(axis=-1), n, reference=reference.mean(axis=-1))
+    measures = mean.table.set_index(["measure", "version"]).index
+    assert [version for measure, version in measures if measure == "share that loses"] == ["raw", "shrunken"]
+    assert "share that ties" not in measures.get_level_values("measure")
+    assert any("as of means over several tests" in note for note in mean.notes)
+    four_decimals = fairness(method[..., -1].round(4), n, reference=reference[..., -1].round(4))
+    assert "share that ties" in set(four_decimals.table["measure"])
 
 
 def test_noise_is_drawn_by_key():

@@ -266,6 +266,16 @@ def test_each_answer():
         compare_printed(printed([0, 9], [1, 1], bold=[0]))
 
 
+def test_contradictions_hold_together_over_all_bold_faces_of_a_setting():
+    """Bonferroni over ordered pairs: two one-sided answers a pair, half of the level's share for each kind."""
+    half = np.sqrt(2 / 10)
+    for bold in ([1], [1, 2], [0, 1, 2]):
+        found = compare_printed(printed([5, 7, 9], [1, 1, 1], n=10, bold=bold)).differences
+        expected = found["difference"] + stats.t.isf(0.05 / 2 / (2 * len(bold)), 18) * half
+        np.testing.assert_allclose(found["high (joint)"], expected)
+        np.testing.assert_allclose(found["high"], found["difference"] + stats.t.isf(0.05 / 2, 18) * half)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("methods", "spread"), [(2, 0.0), (2, 1.0), (4, 1.0)])
 def test_no_bold_face_stands_too_often(methods, spread):

@@ -131,6 +131,21 @@ def test_friedman_at_its_ends():
     assert alike.p == pytest.approx(exact)
 
 
+def test_rounding_breaks_no_ties():
+    """Three seeds whose means are equal but for rounding, as accuracies in hundredths are."""
+    tied = ranks(long([[[0.1, 0.3, 0.2], [0.2, 0.2, 0.1], [0.3, 0.1, 0.3]]] * 8))
+    assert tied.mean_ranks.tolist() == [2, 2, 2]
+    assert (tied.p, tied.groups) == (1, (("A", "B", "C"),))
+    # differences of one size: 0.3 - 0.2 and 0.2 - 0.1 are none
+    rows = np.array(
+        [[0.3, 0.2, 0.9], [0.1, 0.2, 0.9], [0.2, 0.1, 0.9], [0.4, 0.3, 0.9], [0.5, 0.5, 0.9], [0.7, 0.5, 0.9]]
+    )
+    whole = pd.DataFrame((100 * rows).round(), columns=list("ABC"))
+    for column in ("p (Wilcoxon, Holm)", "p (Nemenyi)"):
+        found = ranks(pd.DataFrame(rows, columns=list("ABC"))).pairs[column]
+        np.testing.assert_array_equal(found, ranks(whole).pairs[column])
+
+
 def test_a_table_with_seeds_is_averaged_first():
     values = np.random.default_rng(1).normal(size=(5, 3, 4))
     one = ranks(long(values))

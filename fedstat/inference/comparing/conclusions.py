@@ -213,7 +213,8 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
 def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
     """Say which runs are absent, and what the differences would be if they had failed.
 
-    A failed run is worth zero where more is better, and the largest value of any run where less is.
+    A failed run is worth zero where more is better, or the smallest mean of any run if one is negative; and the largest
+    mean where less is better.
     """
     gone = {
         label: [str(seed) for seed, ran in zip(scores.seeds, own, strict=True) if not ran]
@@ -236,7 +237,7 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
         yield f"What their failure would mean is not said, as it is not known which way {scores.metric} is worse."
     if not direction or not len(touched):
         return
-    worst = 0.0 if direction > 0 else float(np.nanmax(means))
+    worst = min(0.0, float(np.nanmin(means))) if direction > 0 else float(np.nanmax(means))
     whole = dict(zip(scores.methods, np.where(scores.ran, means, worst), strict=True))
     would = [float((whole[row["method"]] - whole[row["against"]]).mean()) for _, row in touched.iterrows()]
     above, below = _words(scores)
@@ -248,7 +249,8 @@ def _absent(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
             f"{row['method']} would be {above if value > 0 else below} {row['against']} by {size(value, scores)}"
             for value, (_, row) in zip(would, touched.iterrows(), strict=True)
         )
-    where = f"{scores.metric} {worst:.4g}" + (", the largest mean of any run" if direction < 0 else "")
+    rank = "largest" if direction < 0 else "smallest" * (worst < 0)
+    where = f"{scores.metric} {worst:.4g}" + f", the {rank} mean of any run" * bool(rank)
     yield f"Had {'it' if one else 'they'} failed, at {where}, {said}."
 
 
@@ -280,6 +282,7 @@ def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
         same, rest = ((mine["outcome"] == word).sum() for word in ("equivalent", "undecided"))
         also = f"equivalent to {same}, " * bool(same)
         yield f"{label} is {above} {up} others, {below} {down}, {also}and not told apart from {rest}."
+    yield from _no_spread(rows)
 
 
 def _equivalent(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.formatting import interval, listed
-from fedstat.inference.intervals.paired import mean_interval
+from fedstat.inference.intervals.paired import mean_interval, spreads
 from fedstat.inference.intervals.sequential import added_seeds
 from fedstat.inference.reading.formats.tidy import RUN, UNNAMED
 from fedstat.inference.reading.gathering import Gathered, few
@@ -114,7 +114,7 @@ def _beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]
 
     The accuracy minus the share, both of the same methods, seeds and clients, has an interval over seeds, all methods
     together at `level`. A method is below if the interval is, and not shown to be above if it holds 0; under a single
-    seed the difference alone counts.
+    seed, or without spread over seeds, the difference alone counts.
     """
     below, unshown = [], []
     each = 1 - (1 - level) / len(accuracy.methods)
@@ -122,11 +122,12 @@ def _beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]
         by_seed = 100 * (values - shares)[~np.isnan(values).all(axis=1)].mean(axis=1)
         if not len(by_seed) or not np.isfinite(by_seed).all():
             continue
-        found = mean_interval(by_seed, each) if len(by_seed) > 1 else (by_seed[0],) * 3
+        spread = len(by_seed) > 1 and spreads(by_seed)
+        found = mean_interval(by_seed, each) if spread else (by_seed.mean(),) * 3
         if found[2] < 0:
             below.append(f"{label} by {-found[0]:.1f} points")
         elif found[1] <= 0:
-            how = f"{interval(found, 1, ' points')} above it" if len(by_seed) > 1 else "equal"
+            how = f"{interval(found, 1, ' points')} above it" if spread else "equal"
             unshown.append(f"{label} ({how})")
     said = [f"Always naming a client's most frequent class beats {', '.join(below)}."] if below else []
     if unshown:

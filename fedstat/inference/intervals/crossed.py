@@ -43,6 +43,16 @@ def crossed_mean(table: np.ndarray, test_to_train: float = 0.0) -> tuple[np.ndar
     return mean, np.sqrt(total / (s * k)), spread**2 / (used**2 / dfs).sum(axis=-1)
 
 
+def few_note(seeds: int, clients: int) -> list[str]:
+    """Say how often the interval of `crossed_mean` held, where seeds or clients are few."""
+    held = {2: "87 to 99%", 3: "92 to 99%"}
+    few = min(seeds, clients)
+    if few not in held or max(seeds, clients) == few:
+        return []
+    what = "seeds" if seeds == few else "clients"
+    return [f"With {few} {what} 95% intervals over seeds and clients held in {held[few]} of simulated tables."]
+
+
 def new_client(table: np.ndarray, level: float, test_to_train: float = 0.0) -> tuple[float, float, float]:
     """Predict the mean over all seeds of a client that is not in the table (seeds, clients); return it with its limits.
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedstat import _checks
-from fedstat.inference.intervals.crossed import crossed_mean
+from fedstat.inference.intervals.crossed import crossed_mean, few_note
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
+from fedstat.inference.intervals.paired import ROUNDING, gaps
 from fedstat.inference.intervals.shape import shape_notes, shapes
 from fedstat.inference.intervals.skewed import bootstrap_t, check_skewed
 
@@ -21,8 +22,6 @@ WIDEST = 1.05
 #: The share of an interval's error rate at which its moderated form is taken: below five seeds, and from there on. The
 #: narrower of two intervals errs more often than each of them; these shares were found by drawing (docs/coverage.md).
 _FEW_SEEDS, _SHARES = 5, (0.35, 0.7)
-#: Differences that vary by less than this share of the values vary by rounding alone.
-ROUNDING = 1e-12
 _ONE_CLIENT = (
     "Clients are counted as new ones with new samples. Intervals are too narrow if a shared model rests on the samples "
     "of very few of the clients (docs/coverage.md)."
@@ -201,6 +200,7 @@ def simultaneous(
     notes: list[str] = []
     runs = _mean_over_clients(table, shares)
     first, second = _common(table, chosen, shares)
+    differences = gaps(first, second)
     use = False
     if design.crossed:
         found, kept = _crossed(table, chosen, design.test_to_train or 0.0)
@@ -208,6 +208,7 @@ def simultaneous(
             notes.append(
                 f"Up to {left} of {clients} clients are left out of a pair: they have no value under some seed."
             )
+        notes += few_note(int(found.n.min()), kept)
         if design.data == "resplit":
             notes.append(_ONE_CLIENT)
         if moderated is True:
@@ -230,15 +231,15 @@ def simultaneous(
         elif moderated == "auto" and len(methods) >= MIN_METHODS and not skewed:
             notes.append(f"Variances are not moderated: {reason}.")
         largest = np.nan_to_num(np.maximum(np.abs(first), np.abs(second))).max(axis=-1)
-        found = contrasts(first - second, largest, design.test_to_train or 0.0, prior)
+        found = contrasts(differences, largest, design.test_to_train or 0.0, prior)
     if skewed:
         check_skewed(found.n, moderated, design)
         notes.append("Intervals are for skewed runs: each covers the t interval and the bootstrap-t interval.")
-    made = limits(found, level, rule, first - second if skewed else None)
-    notes += [*_notes(found, chosen), *shape_notes(first - second)]
+    made = limits(found, level, rule, differences if skewed else None)
+    notes += [*_notes(found, chosen), *shape_notes(differences)]
     return Family(
         chosen, found.estimate, made.se, made.df, found.sd, found.n, _correlation(first, second), made.low, made.high,
-        made.p, made.p_single, level, rule, use, shapes(first - second) == "apart", design, tuple(notes),
+        made.p, made.p_single, level, rule, use, shapes(differences) == "apart", design, tuple(notes),
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 from fedstat import _checks
 from fedstat.inference.formatting import interval, number, p_value
 
+#: Differences that are smaller than this share of the values are those of rounding alone.
+ROUNDING = 1e-12
 #: What stands where all pairs differ by the same amount, beyond rounding.
 NO_SPREAD = "all pairs differ by the same amount: no spread to judge by"
 _EXACT_UP_TO, _DRAWS = 20, 99_999
@@ -89,7 +91,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Pai
 
     x, y = _pair(a, b)
     level = _checks.check_level(level)
-    d = x - y
+    d = gaps(x, y)
     n, mean, sd = len(d), float(d.mean()), float(d.std(ddof=1))
     if spreads(x, y):
         error = sd / np.sqrt(n)
@@ -104,9 +106,15 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Pai
     return PairedDifference(mean, low, high, sd, correlation, p, n, level)
 
 
-def spreads(a: np.ndarray, b: np.ndarray) -> bool:
-    """Tell whether paired values differ by amounts that differ, by more than rounding; vectors of one length."""
-    return bool(np.std(a - b, ddof=1) > 1e-12 * np.abs(np.concatenate([a, b])).max())
+def gaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return ``a - b``, zero where both differ by rounding alone; NaN stays NaN."""
+    d = a - b
+    return np.where(np.abs(d) <= ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, d)
+
+
+def spreads(a: np.ndarray, b: np.ndarray | float = 0.0) -> bool:
+    """Tell whether values, or the amounts by which paired ones differ, are more than one, beyond rounding."""
+    return bool(np.std(a - b, ddof=1) > ROUNDING * max(np.abs(a).max(), np.abs(b).max()))
 
 
 def decimals(width: float) -> int:
@@ -118,6 +126,8 @@ def mean_interval(
     values: ArrayLike, level: float = 0.95, *, within: tuple[float, float] = (-np.inf, np.inf)
 ) -> tuple[float, float, float]:
     """Return the mean of independent values, and its t limits at `level`.
+
+    Without spread both limits are the mean: a formula's answer, which says nothing of other seeds.
 
     Parameters
     ----------
@@ -178,8 +188,7 @@ def sign_flip_test(a: ArrayLike, b: ArrayLike) -> float:
     >>> round(sign_flip_test(eighths, [0] * 15), 4), round(paired_difference(eighths, [0] * 15).p, 4)
     (0.0527, 0.0497)
     """
-    x, y = _pair(a, b)
-    d = x - y
+    d = gaps(*_pair(a, b))
     n = len(d)
     observed = abs(d.sum()) * (1 - 1e-12)  # sums that differ by rounding alone count as ties
     if n <= _EXACT_UP_TO:

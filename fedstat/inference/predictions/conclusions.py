@@ -78,7 +78,8 @@ def _overall(metric: str, over: str, values: pd.DataFrame, rows: pd.DataFrame, c
             each = [f"{row['method']} (by {sized(_by(row), 'difference')})" for _, row in found.iterrows()]
             told.append(f"{listed(each)} {'is' if len(each) == 1 else 'are'} {words} {control}")
     if len(found := rows[rows["outcome"].isin(["undecided", "no spread"])]):
-        each = [f"{row['method']} ({sized(row, 'difference')})" for _, row in found.iterrows()]
+        what = "difference " * (better(metric) < 0)  # what is better is said above by a positive size
+        each = [f"{row['method']} ({what}{sized(row, 'difference')})" for _, row in found.iterrows()]
         told.append(f"{listed(each)} cannot be told apart from {control}")
     if len(found := rows[rows["outcome"] == "tie"]):
         told.append(f"{listed(found['method'])} predicts as {control} does for every patient, a tie")

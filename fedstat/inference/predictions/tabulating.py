@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.intervals.family import ROUNDING, Contrasts, limits, satterthwaite
+from fedstat.inference.intervals.family import Contrasts, limits, satterthwaite
+from fedstat.inference.intervals.paired import ROUNDING
 from fedstat.inference.predictions.limits import Parts, parts, value_limits
 from fedstat.inference.predictions.measuring import Measured, contrasts, measure
 from fedstat.inference.predictions.metrics import METRICS, largest

@@ -119,7 +119,8 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
     printed value. Less is better where a setting's name has ↓, or names a metric such as loss, error or RMSE; a ↑ says
     otherwise, and the notes list these settings. The level is shared by the settings (Bonferroni). A bold face stands
     if it is better than each of the others by its two-sided limits; no more is needed to say that the best of a sample
-    is the best (Gutmann and Maymin 1987). It is contradicted if another method is better, Bonferroni over the others.
+    is the best (Gutmann and Maymin 1987). It is contradicted if another method is better, Bonferroni over the others
+    and the bold faces of the setting.
     Runs are taken as independent, and their variances may differ (Welch 1947). Variances are not moderated over
     methods: with three runs and deviations that differ by factors of three, moderated limits of 95% were wrong in 9% of
     draws. Values are taken as near to each other and deviations as large as their printed digits allow.
@@ -162,7 +163,7 @@ def compare_printed(printed: PrintedTable, *, level: float = 0.95) -> PrintedCom
         chosen = np.flatnonzero(own["bold"]) if own["bold"].any() else [int(own["better"].argmax())]
         for i in chosen:
             others = [j for j in range(len(own)) if j != i]
-            rows = [_pair(own.loc[[i, j]], alpha, len(others)) for j in others]
+            rows = [_pair(own.loc[[i, j]], alpha, len(others) * len(chosen)) for j in others]
             pairs = pd.DataFrame(rows, columns=_OF_PAIR).assign(setting=name, bold=own["method"][i])
             answer, among = _answer(pairs)
             differences.append(pairs)
@@ -213,7 +214,7 @@ def _check_direction(settings: dict[str, pd.DataFrame], less: tuple[str, ...], s
         )
 
 
-def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
+def _pair(two: pd.DataFrame, alpha: float, pairs: int) -> dict[str, object]:
     """Compare the first method of a pair with the second, and say what would have told them apart."""
     difference = float(two["better"].iloc[0] - two["better"].iloc[1])
     found = {"method": two["method"].iloc[1], "difference": difference}
@@ -227,7 +228,7 @@ def _pair(two: pd.DataFrame, alpha: float, others: int) -> dict[str, object]:
     half, more = (
         max(float(stats.t.isf(a, satterthwaite(v / n, n - 1)) * np.sqrt((v / n).sum())) for v in corners if v.sum() > 0)
         + two["step"].sum() / 2
-        for a in (alpha, alpha / others)
+        for a in (alpha, alpha / pairs)
     )
     # with the same seeds for both, the degrees of freedom are those of one sample
     paired = difference / stats.t.isf(alpha, n.min() - 1) * np.sqrt(n.min())

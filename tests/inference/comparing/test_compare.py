@@ -697,6 +697,13 @@ def test_absent_runs_are_counted_and_what_their_failure_would_mean_is_said():
         f"Had they failed, at accuracy 0, A would be worse than FedAvg by {-failed:.4g} points.",
     ]
     assert len(compare(table).conclusions) == 2
+    # no failed run is worth more than those that ended
+    negative = compare(crashed.assign(metric="r2", value=crashed["value"] - 1)).conclusions
+    means = primary_summary(crashed, "accuracy") - 1
+    worst = means.min(axis=None)
+    would = (means.fillna(worst)["A"] - means["FedAvg"]).mean()
+    rest = f"the smallest mean of any run, A would be better than FedAvg by {would:.4g}."
+    assert f"Had they failed, at r2 {worst:.4g}, {rest}" in negative
     # losses have no worst value: the largest that any run reached stands for it
     losses = crashed.assign(metric="log_loss", value=-np.log(crashed["value"]))
     means = primary_summary(losses, "log_loss")

@@ -123,10 +123,10 @@ def test_p_of_planned_looks_is_the_level_at_which_they_just_decide():
         assert row["low"] == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize(("between", "most"), [(2, 0.058), (5, 0.054), (10, 0.053), (20, 0.052)])
+@pytest.mark.parametrize(("between", "most"), [(1, 0.059), (2, 0.058), (5, 0.054), (10, 0.053), (20, 0.052)])
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_error_of_a_few_planned_looks_at_few_seeds(count, between, most):
-    planned = tuple(range(between, between * count + 1, between))
+    planned = tuple(between * (look + (between == 1)) for look in range(1, count + 1))
     repeats = 20_000
     d = np.random.default_rng(5).normal(size=(repeats, planned[-1]))
     wrong = np.zeros(repeats, bool)
@@ -174,6 +174,8 @@ def test_the_decision_is_kept():
     found = looks(d)
     assert found.decided_at == 5
     assert (found.table["p"].diff().dropna() <= 0).all()
+    assert "; above zero after 5 seeds, and no longer. The 95% intervals" in str(found)
+    assert str(looks(d[:5], planned=np.array([3, 5]))) == str(looks(d[:5], planned=[3, 5]))
 
 
 def test_the_sentence_gives_the_error_of_looking_twice():

@@ -125,7 +125,7 @@ def shares_reduced(reduced: Reduced, source: str) -> Reduced:
 
 def _in_percent(values: np.ndarray, sums: np.ndarray, metric: str, source: str, first: str = "") -> bool:
     """Tell whether values, or means of them with these sums, are in percent; refuse what may be something else."""
-    if not len(values) or ((low := values.min()) >= 0 and values.max() <= 1):
+    if not len(values) or ((low := values.min()) >= 0 and values.max() <= 1 + 1e-6):  # single precision rounds
         return False
     high = values.max()
     remedy = f"Divide percent by 100, or write columns={{NAME: '{metric} %'}} if the whole column NAME is in percent."
