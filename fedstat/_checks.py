@@ -97,7 +97,15 @@ def unmasked(name: str, values: Any) -> np.ndarray:
             f"{name} is masked at {where} (of {np.ma.count_masked(values)} places), and a mask would be lost. Drop "
             f"or impute such samples first; {name}.filled(value) says what stands there."
         )
-    return np.asarray(values)
+    if hasattr(type(values), "__getitem__") and not isinstance(values, Sequence) and not hasattr(values, "__array__"):
+        raise ValueError(  # numpy would ask such a data set for samples without end
+            f"{name} must be an array, got a {type(values).__name__}. Stack its samples first, such as "
+            "np.stack([data[i][0] for i in range(len(data))])."
+        )
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must be an array, but its samples differ in shape. Pad or crop them first.") from None
 
 
 def local(name: str, path: str | Path) -> Path:

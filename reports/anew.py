@@ -73,7 +73,7 @@ def run_anew(scale: Scale, names: Sequence[str], folder: Path) -> dict[str, Fres
         expected += seconds[name] or 0
         known = [one for one in list(seconds.values())[number:] if one]
         pace = (time.perf_counter() - start) / expected if expected else 1.0
-        left = f"; about {duration(pace * (sum(known) + PAGES))} left" if expected else ""
+        left = f"; about {duration(pace * sum(known) + PAGES)} left" if expected else ""
         what = {"ran": "", "no data": " is not run anew: ", "failed": " FAILED: "}[done[name].state] + done[name].why
         took = duration(time.perf_counter() - begun)
         print(f"study {number} of {len(names)}, {name}{what}: {took}{left}", file=sys.stderr, flush=True)

@@ -171,7 +171,7 @@ def explain(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
       sees         any excess
     """
     claim, found = judgement.claim, judgement.evidence | judgement.conditions
-    by = "" if claim.said_by == "paper" else f", as {claim.said_by} states it"
+    by = "" if claim.said_by == "paper" else f", as stated by {claim.said_by}"
     lines = [
         ", ".join(filter(None, [claim.id, claim.paper, claim.place])) + by,
         *([_field("paper", claim.link)] if claim.link else []),

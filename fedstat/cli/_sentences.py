@@ -16,7 +16,7 @@ from click.exceptions import MissingParameter, UsageError
 from typer.core import TyperGroup
 
 #: What messages say of a path that will not do, with the path as a group.
-_ABSENT = re.compile(r"(?:^|')([^'\n]+?)'? does not exist(?=[.;]|$)")
+_ABSENT = re.compile(r"(?:^|')(?:[\w.]+: )*([^'\n]+?)'? does not exist(?=[.;]|$)")
 _FOLDER = re.compile(r"File '(.+)' is a directory")
 _NO_RESULTS = re.compile(r"^(.+?) holds no results that can be read")
 _NO_COLUMN = re.compile(r"^(.+?) has no column ")

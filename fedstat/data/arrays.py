@@ -146,7 +146,7 @@ def from_indices(
     if prepare is None:
         x = unmasked("x", x)
     elif not hasattr(x, "iloc"):
-        x = np.asanyarray(x)
+        x = x if isinstance(x, np.ndarray) else unmasked("x", x)
     if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
         raise ValueError(f"x and y must have one entry per sample, got shapes {x.shape} and {y.shape}.")
     y, meanings = coded(y, classes)
@@ -315,7 +315,7 @@ def _check_labels(name: str, labels: np.ndarray) -> None:
 
     if labels.dtype.kind not in "biufUSO":
         raise ValueError(f"{name} must hold labels, text or numbers, got dtype {labels.dtype}.")
-    if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
-        raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")
     if (missing := pd.isna(labels)).any():
         raise ValueError(f"{name} has no value at sample {missing.argmax()}. Drop such samples or name them.")
+    if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
+        raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")

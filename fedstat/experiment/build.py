@@ -179,7 +179,7 @@ def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tup
         validation=spec.validation,
         seed=seed,
         stratify=experiment.data.file is not None or hasattr(dataset.x, "iloc"),  # other data sets keep their splits
-        tokens=dataset.vocabulary is not None,
+        tokens=experiment.data.tokens or dataset.vocabulary is not None,
         classes=dataset.classes or None,
     )
     how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}

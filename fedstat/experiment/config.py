@@ -24,6 +24,7 @@ Above the tables
     prepare             "standard" (impute, standardise, encode text), or a transformer of scikit-learn's or a function
                         that makes one, as ``"mine.py:name"`` (none)
     fit_on              whose training samples teach it: "pooled" or "client" ("pooled")
+    tokens              of an .npz, keep the whole numbers of ``x`` whole, for an embedding (false)
 
 ``[partition]``, required: who holds what
     kind                one of the next, each with keys of its own; required
@@ -134,6 +135,7 @@ class Source:
     pool: bool = False
     prepare: str | None = None
     fit_on: Literal["pooled", "client"] = "pooled"
+    tokens: bool = False
 
     def __post_init__(self) -> None:
         """Check that there is one source."""
@@ -144,6 +146,8 @@ class Source:
         given = [key for key in ("inputs", "drop") if getattr(self, key) is not None]
         if given and not (self.file or "").lower().endswith(".csv"):
             raise ValueError(f"{given[0]} names columns of a .csv, and the data are {self.name or self.file}.")
+        if self.tokens and not (self.file or "").lower().endswith(".npz"):
+            raise ValueError(f"tokens keeps whole numbers of an .npz, and the data are {self.name or self.file}.")
         if len(given) == 2:
             raise ValueError("inputs names the columns to use and drop those to leave out: give one of them, not both.")
         if self.prepare is not None and self.prepare != "standard" and ":" not in self.prepare:

@@ -367,7 +367,10 @@ def expected_of(participation: float | Attendance, clients: int) -> float | None
 
 def checked(work: Any, clients: int) -> np.ndarray:
     """Return shares of work in float64; ValueError if they are none, or not one for each client."""
-    found = np.asarray(work, dtype=np.float64)
+    given = np.asarray(work)
+    if given.dtype == bool:
+        raise ValueError("an attendance must return shares of work, not True and False: 1 is all, NaN is not asked.")
+    found = given.astype(np.float64)
     if found.shape != (clients,):
         raise ValueError(f"an attendance must return a share for each of {clients} clients, got shape {found.shape}.")
     if (wrong := np.flatnonzero((found < 0) | (found > 1))).size:

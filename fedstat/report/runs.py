@@ -208,7 +208,7 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Asses
         done += "."
     done += "".join(f" {_sentence(words)}." for words in attacked(config))
     silent = [label for label in methods if label not in set(traffic[traffic["bytes_up"] > 0]["method"])]
-    left = "Samples stayed with their clients. Parts of the models travelled between clients and a server"
+    left = "Samples stayed with their clients. Models or parts of them travelled between clients and a server"
     left += f", but under {listed(silent)} nothing travelled" if silent else ""
     if (sources[0].experiment or {}).get("data", {}).get("prepare"):
         data = (sources[0].experiment or {})["data"]
@@ -217,7 +217,7 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Asses
             what = "medians, means and deviations of the inputs, and the words of text columns if there are any, were"
         left += f"; {what} shared before" * (data.get("fit_on", "pooled") == "pooled")
     hidden = "; ".join(said(config)) or "no noise was added, and no privacy is guaranteed"
-    return [done, f"{left}. Parts of models can tell of samples: {hidden}."]
+    return [done, f"{left}. What travels can tell of samples: {hidden}."]
 
 
 def _names(comparison: Comparison, sources: Sequence[Source]) -> list[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pandas as pd
 
 from fedstat._in_words import attacked, part
 from fedstat._sealed import unseal
+from fedstat._user_code import OWN
 from fedstat.inference.formatting import listed
 from fedstat.inference.reading.formats import fedstat as runs
 from fedstat.inference.reading.read import read_results
@@ -125,8 +127,8 @@ def _settings(source: Source) -> dict[str, str]:
     training = config["training"]
     each = {"": training} if isinstance(training.get("type"), str) else {f" of {k}": one for k, one in training.items()}
     for whose, one in each.items():
-        told = _listing({key: value for key, value in one.items() if key != "type"})
-        found[f"local training{whose}"] = f"{told}; loss {config['loss']}"
+        told = _listing({key: value for key, value in one.items() if key not in ("type", "loss")})
+        found[f"local training{whose}"] = f"{told}; loss {plain(one.get('loss') or config['loss'])}"
     found["rounds"] = str(config["rounds"])
     if isinstance(share := config["participation"], float):
         found["share of clients in a round"] = f"{100 * share:g}%"
@@ -157,7 +159,7 @@ def plain(value: Any) -> str:
         return "[" + ", ".join(map(plain, value)) + "]"
     if isinstance(value, float):
         return f"{value:.6g}".replace("-", "−")
-    return str(value)
+    return re.sub(rf"\b{OWN}(\w+)\.", r"\1.py:", str(value))
 
 
 def held_out(source: Source) -> str:

@@ -172,11 +172,24 @@ def test_doctor_knows_all_extras():
     assert set(extras) - set(EXTRAS) <= {"report", "test", "dev", "docs"}
 
 
+OWN = """
+rounds = 1
+[data]
+file = "patient.csv"
+[partition]
+kind = "group"
+[model]
+name = "mlp"
+[method.Local]
+[training]
+lr = 0.1
+"""
 WRONG = {
     ("rn",): "No such command 'rn'. Did you mean 'run'?",
     ("run", "--sedes", "3"): "--seeds",
     ("run", "a/exmaple.toml"): "did you mean a/example.toml?",
     ("run", "aa/example.toml"): "nor does the folder aa; did you mean a?",
+    ("run", "own/data.toml"): "own/patients.csv?",
     ("run", "a"): "is a directory; name a file in it: a/example.toml.",
     ("run",): "For example: fedstat run digits.toml --seeds 6",
     ("report", "runs/x"): "For example: fedstat report runs/digits --out digits.pdf",
@@ -190,9 +203,10 @@ WRONG = {
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
 def test_errors_say_what_to_type_next(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for file in ("a/example.toml", "runs/mine/experiment.toml", "runs/mine/run/config.toml"):
+    for file in ("a/example.toml", "own/patients.csv", "runs/mine/experiment.toml", "runs/mine/run/config.toml"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
+    (tmp_path / "own/data.toml").write_text(OWN)
     pd.DataFrame({"method": ["A"], "mean": [1.0]}).to_csv("runs/mine/summary.csv", index=False)
     done = fedstat(*arguments)
     assert done.exit_code in (1, 2)

@@ -335,11 +335,25 @@ X, Y, CLIENT = np.ones((6, 2)), np.arange(6) % 2, np.repeat([0, 1], 3)
 TEXT = np.arange(6)[:, None]
 
 
+class Endless:
+    """A data set that makes a sample for every number, and says how many are meant, as torch's may."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return [float(i)]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT), r"x must be finite; client 0, sample 0"),
         (lambda: data.from_arrays(X, Y + np.inf, CLIENT), "y must be finite"),
+        (lambda: data.from_arrays(Endless(), Y, CLIENT), "x must be an array, got a Endless. Stack its samples first"),
+        (lambda: data.from_arrays(Endless(), Y, CLIENT, prepare="standard"), "x must be an array, got a Endless"),
+        (lambda: data.from_arrays([[1], [2, 3]], Y, CLIENT), "x must be an array, but its samples differ in shape"),
+        (lambda: data.from_arrays(X, Y, np.array([*"aab", None, *"bb"], object)), "client has no value at sample 3"),
         (lambda: data.from_arrays(X[:5], Y, CLIENT), "one entry per sample"),
         (lambda: data.from_arrays(X, Y, []), "client must be a non-empty vector"),
         (lambda: data.from_arrays(np.array([["a"]] * 6), Y, CLIENT), "x must be numeric"),

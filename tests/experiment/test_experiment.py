@@ -21,6 +21,7 @@ from fedstat.experiment.dealing import KINDS
 from fedstat.experiment.keys import setting
 from fedstat.experiment.parsing import parse
 from fedstat.experiment.summaries import summarise
+from fedstat.report.sources import read_source, settings_of
 from tests.support.experiments import BASE, changed, images, own
 
 
@@ -275,6 +276,37 @@ def test_csv_and_npz_make_the_same_clients(tmp_path):
                 for row, label in zip(rows, labels, strict=True)
             }
             assert got == {(*row.tolist(), label) for row, label in zip(x[client == k], y[client == k], strict=True)}
+
+
+TOKENS = """
+from torch import nn
+from torch.nn import functional as F
+
+def net(classes, width: int):
+    return nn.Sequential(nn.Embedding(50, width), nn.Flatten(), nn.Linear(4 * width, classes))
+
+def focal(outputs, y):
+    return F.cross_entropy(outputs, y, reduction="none") * 0.5
+"""
+
+
+def test_a_file_may_hold_tokens_and_a_report_names_a_loss_of_ones_own(tmp_path):
+    rng = np.random.default_rng(2)
+    x, client = rng.integers(0, 50, (40, 4)), np.arange(40) % 4
+    np.savez(tmp_path / "tokens.npz", x=x, y=rng.integers(0, 2, 40), client=client)
+    (tmp_path / "mine.py").write_text(TOKENS)
+    of = {"partition": {"kind": "group"}, "model": {"name": "mine.py:net", "width": 3}, "evaluation": {}, "rounds": 1}
+    of["training"] = {"lr": 0.1, "loss": "mine.py:focal"}
+    with pytest.raises(ValueError, match=r"tokens=True \(a key of \[data\], too\) keeps them whole"):
+        set_up(own(tmp_path, data={"file": "tokens.npz"}, **of))
+    with pytest.raises(ValueError, match=r"tokens keeps whole numbers of an \.npz, and the data are digits"):
+        own(tmp_path, data={"name": "digits", "tokens": True}, **of)
+    experiment = own(tmp_path, data={"file": "tokens.npz", "tokens": True}, **of)
+    assert set_up(experiment).clients[0].train.x.dtype.kind == "i"
+    fs.experiment.run(experiment, tmp_path / "out", progress=False)
+    told = dict(settings_of([read_source(tmp_path / "out")]))["local training of FedAvg"]
+    assert told.endswith("; loss mine.py:focal")
+    assert told.count("loss") == 1
 
 
 NETWORKS = """

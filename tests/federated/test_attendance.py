@@ -446,6 +446,7 @@ class Counting:
         (lambda t, k, rng, fixed: np.random.rand(k), "law 'repeat'"),  # noqa: NPY002
         (lambda t, k, rng, fixed: np.ones(k - 1), "law 'shares': in round 0 .* a share for each of 6 clients"),
         (lambda t, k, rng, fixed: 2 * np.ones(k), r"law 'shares': .* in \[0, 1\], or NaN .* got 2 for client 0"),
+        (lambda t, k, rng, fixed: np.ones(k, bool), "law 'shares': .* not True and False: 1 is all, NaN is not asked"),
         (lambda t, k: np.ones(k), "law 'call': it fails"),
     ],
 )

@@ -57,7 +57,7 @@ def test_clients_with_as_many_steps_are_fedavg():
     same(*(run(method, clients=equal, training=PLAIN) for method in (FedNova(), FedAvg())))
 
 
-@pytest.mark.parametrize("lr", [0.2, 0.01])
+@pytest.mark.parametrize("lr", [0.2, 0.05])
 def test_it_ends_where_changes_per_step_cancel(lr):
     """On quadratics that point is known; for short steps it is the optimum, and FedAvg's is not."""
     quadratics = random_quadratics(clients=4, dimension=3, smoothness=1.0, convexity=0.5, heterogeneity=2.0, seed=0)
@@ -71,13 +71,13 @@ def test_it_ends_where_changes_per_step_cancel(lr):
         return np.linalg.solve(sum(moves), sum(m @ c for m, c in zip(moves, quadratics.centres, strict=True)))
 
     result = run(
-        FedNova(weighting="uniform"), 60 if lr == 0.2 else 1500, clients=quadratic_clients(quadratics),
+        FedNova(weighting="uniform"), 60 if lr == 0.2 else 300, clients=quadratic_clients(quadratics),
         model=lambda: nn.Linear(3, 1, bias=False), training=fs.Training(lr=lr, batch_size=3, local_epochs=epochs),
         participation=1.0, evaluate_at=(),
     )  # fmt: skip
     np.testing.assert_allclose(result.states[KEY].server["weight"][0].numpy(), ends(True), atol=1e-8)
     far = {of: np.linalg.norm(ends(of) - quadratics.optimum) for of in (True, False)}
-    assert far[True] < (0.05 if lr == 0.01 else 0.5) * far[False]
+    assert far[True] < (0.07 if lr == 0.05 else 0.5) * far[False]
 
 
 def test_the_model_travels_and_one_number():
