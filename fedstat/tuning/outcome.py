@@ -13,7 +13,7 @@ from fedstat.federated.client.local import Training
 from fedstat.federated.method import Method
 from fedstat.inference import PairedDifference, interval, mean_interval
 from fedstat.inference.intervals.paired import spreads
-from fedstat.inference.reading.scores import SHARES
+from fedstat.inference.reading.scores import is_share
 from fedstat.tuning.grid import assigned, shown
 
 _NAN = float("nan")
@@ -311,7 +311,7 @@ class Tunings(dict[str, Tuning]):
 def spread_of(values: pd.Series, metric: str, level: float) -> tuple[float, float, float]:
     """Return the mean over seeds and its limits; NaN where a value is missing, and limits without spread."""
     if len(values) > 1 and np.isfinite(values).all() and spreads(values.to_numpy()):
-        return mean_interval(values, level, within=(0.0, 1.0) if metric in SHARES else (-np.inf, np.inf))
+        return mean_interval(values, level, within=(0.0, 1.0) if is_share(metric) else (-np.inf, np.inf))
     return float(values.mean(skipna=False)), _NAN, _NAN
 
 

@@ -48,7 +48,7 @@ CELLS = re.DOTALL | re.MULTILINE
 #: Where tests speak of all methods, claims and studies: cards, bench, ledger, catalogue, pages, chains, Flower.
 WHERE_ALL_MEET = (
     "tests/docs", "tests/reports", "tests/testing", "theory_checks", "tests/simulations/test_bench.py",
-    "tests/simulations/test_catalogue.py", "tests/simulations/test_studies.py", "tests/federated/test_arguments.py",
+    "tests/simulations/test_catalogue.py", "tests/federated/test_arguments.py",
     "tests/federated/engine/test_dense_chain.py", "tests/federated/engine/test_layer_chain.py",
     "tests/export/test_flower_export.py",
 )  # fmt: skip

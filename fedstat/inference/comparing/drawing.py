@@ -14,7 +14,7 @@ from fedstat._random import stream
 from fedstat.inference.comparing.bands import simultaneous_band
 from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import largest, limits, percent, row_names, shortened
-from fedstat.inference.reading.scores import SHARES, Scores, better
+from fedstat.inference.reading.scores import Scores, better, is_share
 from fedstat.inference.settings import Ranks
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def by_client(table: pd.DataFrame, control: str, level: float, ax: Axes | None =
     Marks of differences that are shown are filled. Limits that are unusually far from zero may leave the picture.
     `table` has the rows of one metric of `Assessment.differences`, at clients.
     """
-    factor = 100 if (metric := table["metric"].iloc[0]) in SHARES else 1
+    factor = 100 if is_share(metric := table["metric"].iloc[0]) else 1
     methods, names = list(dict.fromkeys(table["method"])), list(dict.fromkeys(table["name"]))
     if len(methods) * len(names) > _ROWS * 2 or len(methods) > len(_SIGNS):
         raise ValueError(f"a picture of clients holds {_ROWS * 2} differences of {len(_SIGNS)} methods; assess fewer.")

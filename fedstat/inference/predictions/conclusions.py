@@ -13,7 +13,7 @@ from fedstat.inference.formatting import first_of, interval, listed
 from fedstat.inference.predictions.metrics import IDEAL
 from fedstat.inference.predictions.table import Predictions
 from fedstat.inference.predictions.tabulating import PATIENTS, tabulate
-from fedstat.inference.reading.scores import SHARES, better
+from fedstat.inference.reading.scores import better, is_share
 
 if TYPE_CHECKING:
     from fedstat.inference.predictions.assessment import Assessment
@@ -24,7 +24,7 @@ _NAMED = 6
 
 def unit(metric: str) -> tuple[float, str, str]:
     """Return the factor by which a metric is shown, and the units of its values and of its differences."""
-    return (100.0, "%", " points") if metric in SHARES else (1.0, "", "")
+    return (100.0, "%", " points") if is_share(metric) else (1.0, "", "")
 
 
 def sized(row: pd.Series, of: str = "estimate") -> str:

@@ -39,6 +39,11 @@ def better(metric: str) -> int:
     return -1 if metric.lower() in LOSSES else int(metric.lower() in _GAINS)
 
 
+def is_share(metric: str) -> bool:
+    """Tell whether a metric is one of `SHARES`, in whatever case it is written."""
+    return metric.lower() in SHARES
+
+
 @dataclass(frozen=True, eq=False)
 class Scores:
     """What methods reached under each seed at each client.
@@ -101,7 +106,7 @@ class Scores:
     def of_shares(self) -> bool:
         """Whether values are shares, between 0 and 1, and differences are told in points."""
         known = self.values[np.isfinite(self.values)]
-        return self.metric in SHARES and bool(((known >= 0) & (known <= 1)).all())
+        return is_share(self.metric) and bool(((known >= 0) & (known <= 1)).all())
 
     def aim(self, margin: float | None) -> float | None:
         """Return the difference that seeds are counted for: the margin, else a point of shares, else None."""

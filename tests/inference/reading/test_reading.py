@@ -188,6 +188,12 @@ def test_percent_is_read_as_percent_only_where_nothing_else_is_possible(tmp_path
     low = table.assign(accuracy=table["accuracy"] / 100).rename(columns={"accuracy": "acc"})
     stated = fs.read_results(_written(tmp_path / "d.csv", low), columns={"acc": "accuracy %"})
     np.testing.assert_allclose(stated.history["value"], low["acc"] / 100, rtol=1e-15)
+    # in whatever case a column of metrics writes it; and 1 in single precision may be a little more
+    named = percent.rename(columns={"accuracy": "value"}).assign(metric="Accuracy")
+    assert fs.compare(named).scores.of_shares
+    np.testing.assert_allclose(fs.read_results(named).history["value"], named["value"] / 100, rtol=1e-15)
+    rounded = table.assign(accuracy=np.where(table.index == 0, 1.0000001, table["accuracy"]))
+    assert fs.read_results(rounded).history["value"][0] == 1.0000001
 
 
 @pytest.mark.parametrize("tidy", [False, True])

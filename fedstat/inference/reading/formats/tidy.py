@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedstat.inference.reading.reduction import Reduced
-from fedstat.inference.reading.scores import SHARES
+from fedstat.inference.reading.scores import SHARES, is_share
 
 TEXT = ("method", "estimand", "split", "metric", "setting")
 WHOLE = ("seed", "round", "client", "samples")
@@ -101,7 +101,7 @@ def as_shares(table: pd.DataFrame, source: str) -> tuple[pd.DataFrame, tuple[str
     lies outside [0, 100], the table is refused.
     """
     notes, value = [], table["value"].to_numpy(copy=True)
-    for metric in [name for name in table["metric"].cat.categories if name in SHARES]:
+    for metric in [name for name in table["metric"].cat.categories if is_share(name)]:
         own = (table["metric"] == metric).to_numpy() & np.isfinite(value)
         one = table.iloc[int(np.argmax(own & (value > 0) & (value <= 1)))]
         first = f", the first {one['value']:g} of {one['method']} under seed {one['seed']}"
@@ -118,7 +118,7 @@ def shares_reduced(reduced: Reduced, source: str) -> Reduced:
     means = np.concatenate([reduced.values.ravel(), reduced.curves.ravel()])
     sums = means * np.concatenate([reduced.counts.ravel(), reduced.present.ravel()])
     known = np.isfinite(means)
-    if reduced.metric not in SHARES or not _in_percent(means[known], sums[known], reduced.metric, source):
+    if not is_share(reduced.metric) or not _in_percent(means[known], sums[known], reduced.metric, source):
         return reduced
     return replace(reduced, values=reduced.values / 100, curves=reduced.curves / 100)
 
