@@ -48,11 +48,10 @@ ABOUT = About(
         Shown("Figure 3c", "global accuracy over the number of participants", "in part", f"{_HOW}, 10 rounds"),
         Shown("Figure 5", "global test accuracy over rounds, iid clients", "in part", f"{_HOW}, 24 rounds"),
         Shown("Table 1", "personal accuracy of nine methods", "in part",
-              "fine-tuned FedAvg, Local, FedPer, FedRep, FedPAC and personal atoms at the paper’s clients, 100 of 200 "
-              f"rounds (study hundred_clients); {_HOW}, 20 rounds",
-              "at the paper’s clients fine-tuned FedAvg is above Local; personal atoms with a local head are not shown "
-              "to be above any other method, and those with the shared head stay below the share of a client’s "
-              "commonest class"),
+              f"all at the paper’s clients, 100 of 200 rounds (study hundred_clients); {_HOW}, 20 rounds",
+              "at the paper’s clients fine-tuned FedAvg and FedProx are above Local; personal atoms with a local head "
+              "are not shown to be above any other method, and those with the shared head stay below the share of a "
+              "client’s commonest class"),
         Shown("Table 2", "personal accuracy by the number of atoms", "in part", f"{_HOW}, 20 rounds"),
     ),
     data=("cifar10",),
