@@ -43,7 +43,7 @@ def streams(seed: int, purpose: str, *place: int, last: Sequence[int]) -> Iterat
 
 def share_of(count: int, share: float) -> int:
     """Return how many of `count` a share is; halves go up, which Python rounds to even."""
-    return int(np.floor(share * count + 0.5))
+    return int(np.floor(share * count + 0.5 + 1e-9))  # 0.29 * 50 is less than 14.5
 
 
 def drawn(rng: np.random.Generator, count: int, share: float) -> np.ndarray:

@@ -88,7 +88,7 @@ def _run(file: Path) -> ModuleType:
         return importlib.import_module(name)
     except ClaimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ClaimError(f"{file} cannot be run: {type(error).__name__}: {str(error).rstrip('.')}.") from error
 
 

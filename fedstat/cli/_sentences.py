@@ -46,9 +46,11 @@ class Sentences(TyperGroup):
         except BrokenPipeError:  # `| head` has read enough and closed the pipe
             raise
         except (ValueError, OSError, ImportError, MemoryError) as error:  # the last of an extra that is not installed
-            typer.echo(f"error: {remedied(str(error))}", err=True)
+            said = str(error) or "there is not enough memory for it."  # of a MemoryError without words
+            typer.echo(f"error: {remedied(said)}", err=True)
             try:
-                sys.stdout.flush()
+                if sys.stdout is not None:  # closed by the shell
+                    sys.stdout.flush()
             except OSError:  # a full disk: what is left must not be written at exit either
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
@@ -56,7 +58,7 @@ class Sentences(TyperGroup):
 
 def remedied(message: str) -> str:
     """Return a message with what to type instead, where that can be told from the paths that are there."""
-    if found := _ABSENT.search(message):
+    if (found := _ABSENT.search(message)) and not Path(found[1]).exists():
         end = near(Path(found[1]))
         return f"{message.rstrip('.')}{end}{'.' * (not end.endswith('?'))}"
     if found := _FOLDER.search(message):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import fedstat as fs
 from fedstat._environment import environment
-from fedstat._files import atomic_file
+from fedstat._files import atomic_file, check_writable
 from fedstat.data import Clients
 from fedstat.inference import Comparison, interval, mean_interval, number, p_value, primary_summary
 from fedstat.inference.reading.missing import complete_mean
@@ -28,6 +28,9 @@ def draw(seed: int) -> Clients:
 
 def run_demo(out: Path, seeds: int) -> tuple[Comparison, Path]:
     """Train, compare, and write ``demo.pdf``, ``comparison.csv`` and the run itself under `out`."""
+    if out.is_dir() and any(out.iterdir()) and not (out / "demo.pdf").exists():
+        raise ValueError(f"{out} holds something else than a demo; choose another folder with --out.")
+    check_writable(str(out), out)
     methods = {
         "FedAvg": fs.FedAvg(),
         "Local": fs.Local(),

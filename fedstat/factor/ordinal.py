@@ -10,6 +10,10 @@ from scipy.special import ndtr, ndtri, owens_t
 
 STEPS = 20  # more different values are no steps of an answer
 _FAR = 38.0  # beyond which a normal variable has no probability in double precision
+_TAIL = 12.0  # and beyond which no cell that somebody answered has any worth counting
+_SMALL = 1e-10  # cells below lose digits as differences of probabilities, and are integrated
+_PANELS, (_NODES, _WEIGHTS) = 8, np.polynomial.legendre.leggauss(40)
+_STEP = 0.125
 
 
 def polychoric(x: np.ndarray) -> np.ndarray:
@@ -75,9 +79,26 @@ def _likeliest(seen: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 
     def loss(correlation: float) -> float:
         cells = np.diff(np.diff(_below(a[:, None], b, correlation), axis=0), axis=1)
+        for i, j in np.argwhere((seen > 0) & (cells < _SMALL)):  # of differences so small rounding leaves nothing
+            cells[i, j] = _cell(a[i : i + 2], b[j : j + 2], correlation)
         return -float((seen * np.log(np.maximum(cells, 1e-300))).sum())
 
-    return float(minimize_scalar(loss, bounds=(-1, 1), method="bounded", options={"xatol": 1e-10}).x)
+    # contrary answers may leave more than one minimum
+    near = min(np.arange(-1 + _STEP, 1, _STEP), key=loss)
+    return float(
+        minimize_scalar(loss, bounds=(near - _STEP, near + _STEP), method="bounded", options={"xatol": 1e-10}).x
+    )
+
+
+def _cell(x: np.ndarray, y: np.ndarray, correlation: float) -> float:
+    """Return the probability that two standard normal variables lie between the two of x and of y, however small."""
+    first, last = np.clip(x, -_TAIL, _TAIL)
+    ends = np.linspace(first, last, _PANELS + 1)
+    half = np.diff(ends)[:, None] / 2
+    at = ends[:-1, None] + half * (1 + _NODES)
+    low, high = (y[:, None, None] - correlation * at) / np.sqrt((1 - correlation) * (1 + correlation))
+    between = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    return float((half * _WEIGHTS * np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi) * between).sum())
 
 
 def _below(h: np.ndarray, k: np.ndarray, correlation: float) -> np.ndarray:

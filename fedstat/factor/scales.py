@@ -50,7 +50,7 @@ def reliability(R: np.ndarray, loadings: np.ndarray | Rotation) -> pd.DataFrame:
     pattern, phi = with_correlations(loadings)
     if len(pattern) != len(r):
         raise ValueError(f"loadings must have a row for each of the {len(r)} items of R, got {len(pattern)}.")
-    unique = 1 - ((pattern @ phi) * pattern).sum(axis=1)
+    unique = np.maximum(1 - ((pattern @ phi) * pattern).sum(axis=1), 0.0)  # a Heywood case has none
     home = np.abs(pattern).argmax(axis=1)
     sign = np.where(pattern[np.arange(len(r)), home] < 0, -1.0, 1.0)
     scales = {f"PA{j + 1}": np.flatnonzero(home == j) for j in range(pattern.shape[1])} | {"all": np.arange(len(r))}

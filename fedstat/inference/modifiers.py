@@ -57,7 +57,7 @@ def slopes(d: np.ndarray, columns: dict[str, np.ndarray], same: bool, level: flo
         y, z = (d.mean(axis=0)[None], x.mean(axis=0)[None]) if same else (d, np.where(np.isnan(d), np.nan, x))
         z = z - np.nanmean(z, axis=1, keepdims=True)
         energy, count = np.nansum(z**2, axis=1), (~np.isnan(z)).sum(axis=1)
-        some = energy > ROUNDING * max(1.0, float(np.nanmax(np.abs(x)))) ** 2
+        some = energy > ROUNDING * float(np.nanmax(np.abs(x))) ** 2
         if not some.any() or (some.sum() < 2 and not same) or (same and count[0] < 3):
             continue
         y, z, sd = y[some], z[some], float(np.sqrt(energy[some].sum() / (count[some] - 1).sum()))

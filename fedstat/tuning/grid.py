@@ -9,6 +9,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from fedstat._checks import meant
 from fedstat.federated.client.local import Training
 from fedstat.federated.fingerprint import digest
@@ -153,7 +155,7 @@ def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     """List a parameter's values, which must be several and different."""
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise ValueError(f"grid[{name!r}] must list values, such as [0.01, 0.1, 1], got {values!r}.")
-    listed = tuple(values)
+    listed = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
     if len(listed) < 2:
         what = f"one value, {shown(listed[0])}" if listed else "no value"
         raise ValueError(f"grid[{name!r}] holds {what}: nothing is chosen there. Give the method its value instead.")

@@ -19,6 +19,7 @@ from fedstat.federated.method import Method, label_of
 from fedstat.federated.plan import Population, seeds_of
 from fedstat.federated.record.progress import announce
 from fedstat.inference import paired_difference
+from fedstat.inference.intervals.paired import ROUNDING
 from fedstat.inference.reading.scores import better
 from fedstat.tuning.grid import Grid, Maker, Trial
 from fedstat.tuning.outcome import Check, Tuning, Tunings, excess, spread_of
@@ -240,10 +241,15 @@ class _Scores:
         self.values: dict[str, pd.DataFrame] = {}  # seed by split
 
     def best(self, labels: Iterable[str], higher: bool, split: str = "validation") -> str | None:
-        """Return the first of the best in the mean over seeds; None if all diverged under some seed."""
-        means = {one: float(self.values[one][split].mean(skipna=False)) for one in labels}
+        """Return the best in the mean over seeds; None if all diverged under some seed.
+
+        Of equals it is the one that ran first, so that a value by which the grid grew must be better.
+        """
+        wanted = set(labels)
+        means = {one: float(self.values[one][split].mean(skipna=False)) for one in self.trials if one in wanted}
         known = {one: value for one, value in means.items() if np.isfinite(value)}
-        return (max if higher else min)(known, key=lambda one: known[one], default=None)
+        top = (max if higher else min)(known.values(), default=0.0)
+        return next((one for one, value in known.items() if abs(value - top) <= ROUNDING * abs(top)), None)
 
 
 def _search(
@@ -253,11 +259,13 @@ def _search(
 
     Return the scores, a table of each step's trials in the order of the grid, the choice, and the grid as it has grown.
     """
-    scores, tables, held = _Scores(), list[pd.DataFrame](), dict(grid.start)
+    scores, tables, held, chosen = _Scores(), list[pd.DataFrame](), dict(grid.start), None
     for number, names in enumerate(grid.steps, start=1):
         start, before = held, frozenset(scores.trials)
+        kept: list[Trial] = [scores.trials[chosen]] if chosen else []  # its value of this step may lie outside the grid
         for growth in range(growths + 1):
             trials = grid.trials(names, start)
+            trials += [trial for trial in kept if trial.label not in [one.label for one in trials]]
             new = [trial for trial in trials if trial.label not in scores.trials]
             what = f"step {number}" + (f", growth {growth}" if growth else "")
             scores.values |= runner.run(what, new, seeds, fresh=False) if new else {}

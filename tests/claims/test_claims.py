@@ -441,6 +441,8 @@ def test_two_files_with_one_id_are_named(folder):
 def test_a_file_that_does_not_run_is_named(folder):
     (folder / "cubes.py").write_text("import nothing_of_that_name\n")
     assert f"{folder / 'cubes.py'} cannot be run: ModuleNotFoundError" in refused(folder)
+    (folder / "cubes.py").write_text("raise SystemExit(0)\n")  # and is no success
+    assert f"{folder / 'cubes.py'} cannot be run: SystemExit: 0." in refused(folder)
 
 
 @pytest.mark.parametrize(

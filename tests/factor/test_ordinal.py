@@ -27,6 +27,19 @@ def test_they_are_those_of_lavaan():
     np.testing.assert_allclose(polychoric(answers())[np.triu_indices(4, 1)], theirs, atol=5e-7)
 
 
+@pytest.mark.parametrize(
+    ("seen", "likeliest"),
+    [
+        ([[0, 80, 11, 1], [0, 17, 88, 15], [0, 0, 16, 66], [1, 0, 0, 5]], 0.8088),
+        ([[3, 238, 76, 0], [0, 78, 619, 0], [0, 0, 1082, 2], [1, 0, 1, 2]], 0.8443),
+    ],
+)
+def test_one_contrary_answer_counts_as_much_as_it_is_worth(seen, likeliest):
+    """Its cell has a probability of 1e-17 and less; the correlations are those of mpmath's integrals."""
+    x = [cell for cell, count in np.ndenumerate(seen) for _ in range(count)]
+    assert polychoric(np.array(x, float))[0, 1] == pytest.approx(likeliest, abs=1e-3)
+
+
 @pytest.mark.parametrize("r", [-0.95, -0.3, 0.0, 0.5, 0.99])
 def test_normal_probabilities_are_those_of_scipy(r):
     h = np.array([-38, -1.3, 0, 0.4, 2, 38.0])

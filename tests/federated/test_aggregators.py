@@ -112,6 +112,14 @@ def test_rules_are_their_plain_loops(name, seed, m):
     np.testing.assert_allclose(called(RULES[name], x, weight), ORACLES[name](x, weight), rtol=0, atol=1e-12)
 
 
+def test_more_than_half_of_the_weight_is_the_geometric_median_whatever_the_heads_say():
+    """Three who agree from afar hold 47% of the weight; and one who holds 51% is moved by no other."""
+    two = np.array([[0.0, 0.0]] * 2 + [[5.0, 5.0]] * 3), np.array([0.265] * 2 + [0.47 / 3] * 3)
+    one = np.array([[0.0], [1e6], [2e6]]), np.array([0.51, 0.245, 0.245])
+    for x, weight in (two, one):
+        np.testing.assert_allclose(called(GeometricMedian(), x, weight), x[0], atol=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_geometric_median_has_the_smallest_sum_of_distances(seed):
     x, weight = changes_of(seed, 9)

@@ -62,7 +62,7 @@ def test_log_rank_and_restricted_means(pairs):
     d = np.minimum(a, 10) - np.minimum(b, 10)
     row = result.differences.iloc[0]
     assert row["difference"] == pytest.approx(d.mean())
-    if d.std() > 0 and ((a > 10) & (b > 10)).mean() <= 0.3:
+    if d.std() > 0 and max((a > 10).mean(), (b > 10).mean()) <= 0.3:
         theirs = stats.ttest_1samp(d, 0)
         np.testing.assert_allclose([row["low"], row["high"]], theirs.confidence_interval(0.95))
         assert row["p (Holm)"] == pytest.approx(theirs.pvalue)
@@ -134,7 +134,7 @@ def test_limits_are_withheld_where_they_do_not_hold():
         assert np.isfinite(result.summary.loc["A", "low"]) == given_limits
         assert np.isfinite(result.differences["low"]).all() == given_limits
         assert np.isfinite(result.differences["p (sign flip)"]).all()
-        assert ("Too many seeds with neither at the target" in str(result)) != given_limits
+        assert ("Too many seeds under which one is not at the target" in str(result)) != given_limits
 
 
 def test_methods_without_common_seeds_have_no_difference():

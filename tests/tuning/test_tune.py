@@ -110,6 +110,19 @@ def test_less_is_better_of_losses_and_the_first_of_equals_is_taken():
     assert equal.best == {"a": 3.0}
     assert equal.ends == {"a": 3.0}
     assert planted(grid={"a": [2.0, 3.0]}).ends == {"a": 2.0}
+    # beyond an end a value must be better, not as good
+    flat = planted(Planted(a=2.0, b=1.0), {"lr": [1e-3, 1e-4, 1e-5]}, growths=3)
+    assert (flat.best, flat.budget.loc["tuning", "trials"]) == ({"lr": 1e-3}, 4)
+
+
+def test_a_later_step_keeps_what_was_better_outside_its_grid():
+    found = planted(Planted(b=1.0), {"a": [0.0, 2.0], "b": [5.0, 9.0]}, order=("a", "b"))
+    assert found.best == {"a": 2.0, "b": 1.0}
+    assert found.table["mean"][found.table["chosen"]].tolist() == [0.0, 0.0]
+    assert found.ends == {"a": 2.0}
+    whole = planted(grid={"a": np.array([1.0, 2.0, 4.0], np.float32), "b": [0.0, 1.0]}, growths=1)
+    assert whole.best == {"a": 2.0, "b": 1.0}
+    assert type(whole.best["a"]) is float
 
 
 @dataclass(frozen=True, kw_only=True)

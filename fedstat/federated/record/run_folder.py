@@ -75,7 +75,8 @@ def sole_writer(folder: str | Path) -> Iterator[Path]:
             stack.enter_context(locked(path))
             recover(path)
             _remove_aside(path)
-            if path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / "config.toml").exists()):
+            files = (path / "config.toml", path / _MANIFEST)  # the first alone may be another program's
+            if path.is_file() or (path.is_dir() and any(path.iterdir()) and not all(map(Path.exists, files))):
                 raise ValueError(f"{folder} exists and is no fedstat run; choose another folder, nothing was written.")
             if path.exists() and not os.access(path, os.W_OK):
                 raise PermissionError("it may not be changed")

@@ -123,7 +123,7 @@ def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
     if isinstance(source, str | Path):
         path = _checks.local("table", source)
         if not path.is_file():
-            raise ValueError(f"{path} does not exist.")
+            raise ValueError(f"{path} {'is no file' if path.exists() else 'does not exist'}.")
         try:
             if is_parquet(path):
                 return pd.read_parquet(path), path

@@ -278,7 +278,7 @@ def _listed(place: Any, kind: str | None) -> list[_File]:
             )
         return [_File(path, kind or _kind(path), {})]
     if not path.is_dir():
-        raise ValueError(f"{path} does not exist.")
+        raise ValueError(f"{path} {'is no file: save what it gives in one' if path.exists() else 'does not exist'}.")
     if kind in (None, "fl-bench") and (found := sorted(path.rglob("metrics.csv"))) and all(map(fl_bench.wrote, found)):
         # a run's number among those of its method and data set, whose folders are dates
         turns = [[of for of in found if of.parent.parent == one.parent.parent].index(one) for one in found]

@@ -185,6 +185,9 @@ def test_saving_replaces_runs_and_nothing_else(tmp_path):
     (tmp_path / "thesis" / "chapter.txt").write_text("ten years")
     with pytest.raises(ValueError, match="is no fedstat run; choose another folder, nothing was written"):
         result.save(tmp_path / "thesis")
+    (tmp_path / "thesis" / "config.toml").write_text("title = 'a site'")  # of another program
+    with pytest.raises(ValueError, match="is no fedstat run; choose another folder, nothing was written"):
+        result.save(tmp_path / "thesis")
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "ten years"
     for name in ("metrics/00000.parquet", "state.safetensors"):
         (tmp_path / "run" / name).unlink()

@@ -100,6 +100,13 @@ def test_a_runs_history_out_of_wandb(tmp_path):
         assert by_run(found) == ({key: CURVES[key] for key in (("FedAvg", 0), ("FedAvg", 1))}, [0, 1, 2])
         assert by_run(found, "loss", "train")[0]["FedAvg", 1] == [2.0 - v for v in CURVES["FedAvg", 1]]
         assert {"rounds are the column 'round' of wandb", "columns not read: note"} <= {*found.notes}
+    timed = [
+        {"_step": t, "round_time": 12 - t, "best_round": 0, "test/background_acc": 0.5, "acc": 0.1 * t} for t in (0, 1)
+    ]
+    (tmp_path / "y-seed3.jsonl").write_text("\n".join(map(json.dumps, timed)))
+    found = fs.read_results(tmp_path / "y-seed3.jsonl")
+    assert "rounds are the column '_step' of wandb" in found.notes
+    assert by_run(found)[0]["y", 3] == [0.0, 0.1]
     diverged = [{"_step": 0, "test/acc": 0.5}, {"_step": 1, "test/acc": float("nan")}, {"_step": 2, "lr": 0.1}]
     (tmp_path / "x-seed3.jsonl").write_text("\n".join(map(json.dumps, diverged)))
     value = by_run(fs.read_results(tmp_path / "x-seed3.jsonl"))

@@ -432,6 +432,11 @@ def test_pflib(tmp_path):
     # Ditto appends the values of the global and of the personal models to one list, in turn
     assert table["Ditto", 0, "accuracy", "test", "global"].tolist() == [0.1, 0.2]
     assert table["Ditto", 0, "accuracy", "test", "personal"].tolist() == [0.15, 0.25]
+    # under a label of one's own, too
+    labelled = fs.read_results({"mu = 0.1": [tmp_path / f"Cifar10_Ditto_test_{times}.h5" for times in (0, 1)]}).history
+    assert labelled[labelled["metric"] == "accuracy"].groupby("estimand")["value"].mean().round(6).to_dict() == {
+        "global": 0.15, "personal": 0.2,
+    }  # fmt: skip
     assert found.history["round"].unique().tolist() == [0, 1, 2]
     assert found.history["client"].unique().tolist() == [-1]
     assert found.history["setting"].unique().tolist() == ["Cifar10"]

@@ -97,8 +97,10 @@ def read(path: Path, given: Mapping[str, Any], content: Any = None) -> Content:
         if isinstance(value, bool | str | list | None):
             continue  # other things that an app keeps
         split, estimand = _PARTS[part]
-        # split and estimand tell the place where it was measured
-        metric = re.sub(r"^(federated_evaluate|centralized|federated|eval|test|train|val)_", "", name)
+        # split and estimand tell the place where it was measured, and a name may tell of other samples
+        of = re.match(r"(federated_evaluate|centralized|federated|eval|test|train|val)_", name)
+        metric = name[of.end() :] if of else name
+        split = {"train": "train", "val": "validation"}.get(of[1] if of else "", split)
         own = values.setdefault((split, estimand, "accuracy" if metric == "acc" else metric), {})
         if round in own:
             raise ValueError(f"{path} has {name} of round {round} twice in {part}.")

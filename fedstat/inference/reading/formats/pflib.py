@@ -49,7 +49,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         import h5py
     except ImportError:
         raise ImportError(f"reading {path} needs h5py: pip install 'fedstat[hdf5]'.") from None
-    dataset, method, seed = _named(path, given)
+    dataset, algorithm, method, seed = _named(path, given)
     try:
         with h5py.File(path, "r") as file:
             found = {name: np.asarray(file[name]) for name in _METRICS if isinstance(file.get(name), h5py.Dataset)}
@@ -61,8 +61,8 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         if values.ndim != 1 or (values.size and values.dtype.kind not in "fiu"):
             raise ValueError(f"{path}: {name} must be a list of numbers, got {values.dtype} of shape {values.shape}.")
         metric, split = _METRICS[name]
-        of = {"global": values[::2], "personal": values[1::2]} if method == "Ditto" else {UNNAMED: values}
-        if method == "pFedMe":
+        of = {"global": values[::2], "personal": values[1::2]} if algorithm == "Ditto" else {UNNAMED: values}
+        if algorithm == "pFedMe":
             of = {"personal": values}
         tables += [
             rows(method, seed, range(len(own)), metric, own, split=split, estimand=estimand)
@@ -76,8 +76,8 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     return Content(tables, _NOTES, _MEASURED)
 
 
-def _named(path: Path, given: Mapping[str, Any]) -> tuple[str | None, str, int]:
-    """Return the data set, the method and the run's number from a file's name, or from what is given."""
+def _named(path: Path, given: Mapping[str, Any]) -> tuple[str | None, str, str, int]:
+    """Return data set, algorithm, label and number of the run, from a file's name or from what is given."""
     algorithms = "|".join(map(re.escape, sorted(_ALGORITHMS, key=len, reverse=True)))
     known = re.fullmatch(rf"(.+?)_({algorithms})_(?:.*_)?(\d+)", path.stem)
     found = known or re.fullmatch(r"([^_]+)_([^_]+)_[^_]*_(\d+)", path.stem)
@@ -87,5 +87,6 @@ def _named(path: Path, given: Mapping[str, Any]) -> tuple[str | None, str, int]:
             f"give fs.read_results({{'LABEL': [{path.name!r}]}})."
         )
     if found is None:
-        return None, given["method"], given["seed"]
-    return found[1], str(given.get("method", found[2])), int(found[3])
+        return None, given["method"], given["method"], given["seed"]
+    label = str(given.get("method", found[2]))
+    return found[1], found[2] if known else label, label, int(found[3])

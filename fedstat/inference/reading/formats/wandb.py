@@ -19,6 +19,7 @@ import pandas as pd
 
 from fedstat.inference.reading.formats.json_lines import LINES, objects
 from fedstat.inference.reading.formats.runs import NOTE, ONE, named, text_table, wide
+from fedstat.inference.reading.formats.tables import variant
 from fedstat.inference.reading.formats.tidy import Content
 
 _RANGE = ("__MIN", "__MAX")
@@ -43,7 +44,8 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
         raise ValueError(f"{path} has no column '_step' of a run's history, nor 'RUN - METRIC__MIN' of a panel.")
     notes, names = [ONE, NOTE], [name for name in table if not name.startswith(("_", "Unnamed: "))]
     if "_step" in table:
-        step = next((name for name in names if "round" in name.lower()), "_step")
+        rounds = [name for name in names if variant(name) == "round"]
+        step = "round" if "round" in rounds else [*rounds, "_step"][0]
         run = named([path.stem], given, path)[0]
         columns = {name: (run, name) for name in names if name != step}
     else:
