@@ -157,6 +157,8 @@ def said(config: Mapping[str, Any]) -> list[str]:
         worst = max(rows, key=lambda row: float(row["epsilon"]))
         lines.append(f"{label}: {Spent(**{name: worst[name] for name in Spent.__dataclass_fields__})}")
         hidden = True
+    if hidden and config.get("stop"):
+        lines.append("these are all rounds that were asked for: a run that stopped before them spent less")
     if hidden:
         lines.append(
             "epsilon is of one run's models by one seed; it does not cover what clients measure on their data, nor "

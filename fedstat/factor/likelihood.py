@@ -22,6 +22,8 @@ from fedstat.inference.formatting import first_of, p_value
 
 #: The least uniqueness, as in R's factanal; a variable that ends here is a Heywood case.
 _LEAST = 0.005
+#: Where all uniquenesses begin in turn, beside what squared multiple correlations say: there may be several minima.
+_STARTS = (0.2, 0.5, 0.8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,8 @@ def fit_tests(r: np.ndarray, rows: float, n_factors: int) -> FitTests:
 
     The likelihood is maximised over the uniquenesses alone, the loadings given them being known (Lawley and Maxwell
     1971), bounded at 0.005 from below: the algorithm of R's factanal. (statsmodels' ``Factor(method="ml")`` ends at the
-    same point where no uniqueness is near zero; at a Heywood case it does not converge.) With F its least discrepancy
+    same point where no uniqueness is near zero; at a Heywood case it does not converge.) There may be several maxima,
+    mostly with a factor too many: the best of four starts is taken. With F its least discrepancy
     ``log det S - log det R + tr(S^{-1} R) - p`` from ``S = L L' + diag(u)``, the statistic is
     ``(n - 1 - (2 p + 5) / 6 - 2 m / 3) F``, about chi-square distributed if n independent rows come from a
     normal distribution with m factors. The same statistic X, its degrees of freedom d, and those of the
@@ -187,10 +190,12 @@ def _maximised(r: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray, float]:
         gradient = ((kept**2).sum(axis=1) + u - 1) / u**2
         return float((left - np.log(left)).sum()) - (p - m), gradient
 
-    start = np.clip((1 - 0.5 * m / p) * (1 - squared_multiple_correlations(r)), _LEAST, 1)
+    usual = np.clip((1 - 0.5 * m / p) * (1 - squared_multiple_correlations(r)), _LEAST, 1)
+    starts = (usual, *(np.full(p, share) for share in _STARTS))
     options: Any = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-9}
     with one_thread(p):
-        found = minimize(discrepancy, start, jac=True, method="L-BFGS-B", bounds=[(_LEAST, 1)] * p, options=options)
+        how: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [(_LEAST, 1)] * p, "options": options}
+        found = min((minimize(discrepancy, start, **how) for start in starts), key=lambda one: float(one.fun))
         u, slope = found.x, found.jac
         slope = np.where(u <= _LEAST, np.minimum(slope, 0), np.where(u >= 1, np.maximum(slope, 0), slope))
         if np.abs(slope).max() > 1e-3:

@@ -297,7 +297,7 @@ def test_a_file_may_hold_tokens_and_a_report_names_a_loss_of_ones_own(tmp_path):
     (tmp_path / "mine.py").write_text(TOKENS)
     of = {"partition": {"kind": "group"}, "model": {"name": "mine.py:net", "width": 3}, "evaluation": {}, "rounds": 1}
     of["training"] = {"lr": 0.1, "loss": "mine.py:focal"}
-    with pytest.raises(ValueError, match=r"tokens=True \(a key of \[data\], too\) keeps them whole"):
+    with pytest.raises(ValueError, match=r"make clients with tokens=True \(a key of \[data\], too\)"):
         set_up(own(tmp_path, data={"file": "tokens.npz"}, **of))
     with pytest.raises(ValueError, match=r"tokens keeps whole numbers of an \.npz, and the data are digits"):
         own(tmp_path, data={"name": "digits", "tokens": True}, **of)

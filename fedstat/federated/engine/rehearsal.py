@@ -99,7 +99,7 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
         except Exception as error:  # a user's module may fail in any way
             hint = ""
             if x.is_floating_point() and "'indices'" in str(error):
-                hint = ". Where x holds tokens for an embedding, tokens=True (a key of [data], too) keeps them whole."
+                hint = ". Where x holds tokens for an embedding, make clients with tokens=True (a key of [data], too)."
             raise ValueError(f"{name} does not take inputs of shape {shape}: {error}{hint}") from None
     if not isinstance(outputs, Tensor):
         raise ValueError(f"{name} must return a tensor of outputs, it returns {type(outputs).__name__}.")

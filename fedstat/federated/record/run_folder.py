@@ -47,6 +47,8 @@ _SUMMED = ("config.toml", "environment.json", _CLIENTS, *(named(name, 0) for nam
 #: The file that lists every other file with its hash. Files of clients' rows have their hash as name, and an index.
 _MANIFEST = "manifest.json"
 _PLAN = "plan.toml"
+#: What a run has in its folder.
+_WRITTEN = {*_SUMMED, _MANIFEST, _PLAN, "clients", *_TABLES, _PREDICTIONS}
 _INDEX = "clients/{}/index.json"
 #: Where the rows of what clients have not sent lie, beside those of what they keep.
 _UNSENT = "{}-unsent"
@@ -78,6 +80,9 @@ def sole_writer(folder: str | Path) -> Iterator[Path]:
             files = (path / "config.toml", path / _MANIFEST)  # the first alone may be another program's
             if path.is_file() or (path.is_dir() and any(path.iterdir()) and not all(map(Path.exists, files))):
                 raise ValueError(f"{folder} exists and is no fedstat run; choose another folder, nothing was written.")
+            own = {place.name for place in path.iterdir()} - _WRITTEN if path.is_dir() else set()
+            if own := {name for name in own if not name.startswith(".")}:
+                raise ValueError(f"{path / min(own)} is no file of a run, which replaces its folder; move it away.")
             if path.exists() and not os.access(path, os.W_OK):
                 raise PermissionError("it may not be changed")
         except BlockingIOError:
@@ -139,6 +144,8 @@ def write_run(
     device = device_of(next(iter(states.values())))
     try:
         with replaced(path) as new:
+            for hidden in path.glob(".*"):  # what file systems, desktops and version control leave stays
+                (shutil.copytree if hidden.is_dir() else shutil.copy2)(hidden, new / hidden.name)
             for place, clients in stores.items():  # rows that have not changed are linked, not written again
                 (new / "clients" / place).mkdir(parents=True)
                 clients.fill(new / "clients" / place, path / "clients" / place)

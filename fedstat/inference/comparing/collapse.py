@@ -84,5 +84,6 @@ def collapse_sentence(scores: Scores, fallen: np.ndarray | None, level: float) -
     if len(none):
         counts = " to ".join(str(n) for n in sorted({runs[none].min(), runs[none].max()}))
         whose = "any other method's " if len(some) else "any method's " if len(none) > 1 else ""
-        said.append(f"None of {whose}{counts} runs collapsed; {may[none[runs[none].argmin()]]}.")
+        known = " that have values" if scores.missing else ""
+        said.append(f"None of {whose}{counts} runs{known} collapsed; {may[none[runs[none].argmin()]]}.")
     return (" ".join(said),) if said else ()

@@ -189,6 +189,14 @@ def test_saving_replaces_runs_and_nothing_else(tmp_path):
     with pytest.raises(ValueError, match="is no fedstat run; choose another folder, nothing was written"):
         result.save(tmp_path / "thesis")
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "ten years"
+    (tmp_path / "run" / ".git").mkdir()
+    (tmp_path / "run" / ".git" / "HEAD").write_text("ref")
+    result.save(tmp_path / "run")
+    assert (tmp_path / "run" / ".git" / "HEAD").read_text() == "ref"
+    (tmp_path / "run" / "notes.md").write_text("mine")
+    with pytest.raises(ValueError, match=r"notes\.md is no file of a run, which replaces its folder; move it away"):
+        result.save(tmp_path / "run")
+    (tmp_path / "run" / "notes.md").unlink()
     for name in ("metrics/00000.parquet", "state.safetensors"):
         (tmp_path / "run" / name).unlink()
     with pytest.raises(ValueError, match=r"state\.safetensors, metrics/00000\.parquet is missing"):
