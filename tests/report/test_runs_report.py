@@ -167,7 +167,7 @@ def test_the_paragraphs_to_paste_tell_of_noise_of_attackers_and_of_who_took_part
     words = plain(" ".join(page.words))
     assert "for 3 rounds, each with 50% of the clients, under each of 1 seed, with fedstat" in words
     account = r"FedAvg: epsilon \d.* at delta .*3 of 6 clients" if attack is None else "FedAvg: epsilon is not known"
-    assert re.search(f"Parts of models can tell of samples: {account}", words)
+    assert re.search(f"What travels can tell of samples: {account}", words)
     assert "no noise was added" not in words
     assert words.count("1 of 6 clients attacks by SignFlip") == (0 if attack is None else 3)  # note, setting, paragraph
 
@@ -293,7 +293,7 @@ def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_nam
     assert held in words
     assert "and the words of text columns if there are any, were shared before" in words
     assert "Against Local: " in words
-    assert words.count("A client is said to lose or gain where its probability is at least 0.95.") == 1
+    assert words.count("where its probability is at least 0.95, each client by itself") == 1
     assert all(name in words[words.find("Comparison") :] for name in ("Graz", "Lyon", "Ulm"))
 
 
