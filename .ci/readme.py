@@ -2,6 +2,9 @@
 
 HOME is empty, no cache and no data are found, and of the environment only what finds programs and packages is left. The
 clones, with the environments that were made in them, stay in the folder that is given: `1/clone` and `2/clone`.
+
+    python .ci/readme.py FOLDER    # one line after the other
+    python .ci/readme.py FOLDER 2  # the second alone
 """
 
 from __future__ import annotations
@@ -49,5 +52,6 @@ def run(line: str, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    folder, lines = Path(sys.argv[1]).resolve(), commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    sys.exit(any([run(line, folder / str(i)) != 0 for i, line in enumerate(lines, start=1)]))
+    folder, *which = sys.argv[1:]
+    lines = dict(zip("12", commands((ROOT / "README.md").read_text(encoding="utf-8")), strict=True))
+    sys.exit(any([run(lines[i], Path(folder).resolve() / i) != 0 for i in which or lines]))
