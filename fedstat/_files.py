@@ -27,6 +27,8 @@ except ImportError:  # Windows, where two writers of one output are not kept apa
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that replaces it when the block succeeds."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file.")
     path = Path(path).resolve()  # the file that a link points to is replaced, and not the link
     with locked(path, wait=True):
         new = path.with_name(f".{path.stem}.new{path.suffix}")

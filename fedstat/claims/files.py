@@ -26,8 +26,8 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     Raises
     ------
     ClaimError
-        If there is no such file, it cannot be run or declares no claim; if a claim lacks a reading; if a field is not
-        as it should be, or two claims have one id.
+        If there is no such file, it is no Python file, cannot be run or declares no claim; if a claim lacks a reading;
+        if a field is not as it should be, or two claims have one id.
 
     Examples
     --------
@@ -47,8 +47,9 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     {'EX-01': <claim EX-01>}
     """
     path = Path(path)
-    if not path.exists():
-        raise ClaimError(f"{path} does not exist; name a Python file with claims, or a folder of such files.")
+    if not path.is_dir() and (path.suffix != ".py" or not path.exists()):
+        why = "is no Python file" if path.exists() else "does not exist"
+        raise ClaimError(f"{path} {why}; name a Python file with claims, or a folder of such files.")
     found: dict[str, Claim] = {}
     for file in _files(path):
         module = _run(file)

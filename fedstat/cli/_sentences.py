@@ -47,6 +47,9 @@ class Sentences(TyperGroup):
             raise
         except (ValueError, OSError, ImportError, MemoryError) as error:  # the last of an extra that is not installed
             said = str(error) or "there is not enough memory for it."  # of a MemoryError without words
+            if isinstance(error, OSError) and error.filename and error.strerror:  # the system's words
+                absent = isinstance(error, FileNotFoundError)
+                said = f"{error.filename} does not exist." if absent else f"{error.filename}: {error.strerror}."
             typer.echo(f"error: {remedied(said)}", err=True)
             try:
                 if sys.stdout is not None:  # closed by the shell

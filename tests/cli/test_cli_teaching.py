@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from dataclasses import fields
@@ -66,6 +67,29 @@ def test_no_command_writes_over_what_it_reads(tmp_path, monkeypatch, words, opti
     assert done.exit_code == 1
     assert f"{option} must name another file than {words[1]}, which is read" in flat(done.output)
     assert Path(words[1]).read_text() == text
+
+
+def test_a_path_that_is_something_else_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("a.csv").write_text("method,seed,accuracy\nA,0,0.5\nA,1,0.6\nB,0,0.7\nB,1,0.7\n")
+    for words, told in (
+        (("compare", "a.csv", "--out", "folder"), "folder is a folder; name a file."),
+        (("judge", "a.csv"), "a.csv is no Python file; name a Python file with claims"),
+    ):
+        done = fedstat(*words)
+        assert done.exit_code == 1
+        assert told in flat(done.output)
+    assert {file.name for file in tmp_path.iterdir()} == {"folder", "a.csv"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX closes it")
+def test_a_closed_output_is_no_traceback():
+    command = shlex.join([sys.executable, "-c", "from fedstat.cli import app; app()", "compare", "none.csv"]) + " >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: none.csv does not exist")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)

@@ -105,6 +105,8 @@ def test_slopes_are_those_of_a_mixed_model_and_hold_together():
     constant = ask(d, modifiers=pd.DataFrame({"x": x, "one": np.ones(8)}))
     pd.testing.assert_series_equal(constant.modifiers.loc["x"], alone)
     assert "no slope on one" in str(constant)
+    tiny = ask(d, modifiers=pd.DataFrame({"x": 1e-12 * x})).modifiers.loc["x"]  # in other units
+    np.testing.assert_allclose(tiny.drop("sd"), alone.drop("sd"), rtol=1e-9)
     assert (both["high"] - both["low"])["x"] == pytest.approx((alone["high"] - alone["low"]) * t[0] / t[1])
 
 

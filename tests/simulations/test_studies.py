@@ -371,6 +371,9 @@ def test_command_line_errors_have_no_traceback(tmp_path):
     assert "error:" in done.output
     assert "Traceback" not in done.output
     assert "five ways" in CliRunner().invoke(app, ["demo", "--help"]).output
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--seeds", "2"])
+    assert done.exit_code == 1
+    assert "holds something else than a demo; choose another folder with --out" in " ".join(done.output.split())
 
 
 def test_the_statistics_wing_and_the_package_import_without_torch():

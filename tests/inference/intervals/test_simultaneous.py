@@ -1,5 +1,6 @@
 """Simultaneous intervals against scipy, statsmodels, closed forms and exact limit cases."""
 
+import re
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ from statsmodels.regression.mixed_linear_model import MixedLM
 
 from fedstat._random import stream
 from fedstat.inference import Design, shape_notes, simultaneous
-from fedstat.inference.intervals.crossed import crossed_mean
+from fedstat.inference.intervals.crossed import crossed_mean, few_note
 from fedstat.inference.intervals.moderated import method_variances
 from simulations.coverage.study import SHAPES, Scale, cell, draw, holding, moderable, pairs_of
 
@@ -145,6 +146,24 @@ def test_where_one_factor_does_nothing_crossed_effects_are_a_t_over_the_other(ax
     # splits of the same data: the corrected t over seeds, and nothing to be corrected over clients
     corrected = np.sqrt(1 / 7 + 0.5) * one.std(ddof=1) if axis == 0 else stats.sem(one)
     np.testing.assert_allclose(crossed_mean(d, 0.5)[1:], [corrected, 6])
+
+
+@pytest.mark.parametrize("few", [2, 3])
+def test_with_few_seeds_intervals_hold_as_often_as_the_note_says(few):
+    rng, held = np.random.default_rng(few), []
+    for seeds, clients in ((0, 0), (0.1, 0), (0, 1), (1, 0), (0.3, 0.3), (3, 3), (1, 10), (10, 1)):  # variances
+        for many in (10, 30):
+            d = rng.standard_normal((4000, few, many))
+            d += np.sqrt(seeds) * rng.standard_normal((4000, few, 1))
+            d += np.sqrt(clients) * rng.standard_normal((4000, 1, many))
+            mean, se, df = crossed_mean(d)
+            held.append(np.mean(np.abs(mean) <= stats.t.ppf(0.975, df) * se))
+    (note,) = few_note(few, 10)
+    low, high = (int(share) / 100 for share in re.search(r"held in (\d+) to (\d+)%", note).groups())
+    assert low - 0.015 <= min(held) <= low + 0.03
+    assert high - 0.03 <= max(held) <= high + 0.01
+    assert few_note(10, few)[0].startswith(f"With {few} clients ")
+    assert few_note(few, few) == few_note(4, 10) == []
 
 
 def test_negative_components_are_zero():

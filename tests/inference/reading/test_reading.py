@@ -674,6 +674,14 @@ def test_what_a_run_of_flowers_returns_is_read_from_memory():
         fs.read_results(result)
 
 
+def test_a_prefix_of_a_name_of_flowers_tells_the_samples(tmp_path):
+    of = {"train_acc": 0.9, "val_acc": 0.8, "test_acc": 0.7}
+    (tmp_path / "r.json").write_text(json.dumps({"evaluate_metrics_clientapp": {"1": of}}))
+    history = fs.read_results({"FedAvg": [tmp_path / "r.json"]}).history
+    assert set(history["metric"]) == {"accuracy"}
+    assert history.set_index("split")["value"].to_dict() == {"train": 0.9, "validation": 0.8, "test": 0.7}
+
+
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 def test_flowers_pickled_history_is_read_as_data(tmp_path, protocol):
     history = pytest.importorskip("flwr.server.history").History()
