@@ -199,7 +199,7 @@ def who_benefits(
         raise ValueError("results must hold a value for each client to tell who benefits, but they hold one for a run.")
     a, b = pair_values(scores, first, second)
     d, n = a - b, scores.samples
-    same = design.clients == "same" if design else not clients_anew(scores, ~np.isnan(d))
+    same = not clients_anew(scores, ~np.isnan(d), design)
     columns = carried(comparison) if modifiers is None else given(modifiers, scores, ~np.isnan(d), same)
     if same:  # clients that are always there, under the seeds under which there is anything
         seeds = ~np.isnan(d).all(axis=1)

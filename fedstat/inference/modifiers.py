@@ -42,6 +42,8 @@ def given(modifiers: pd.DataFrame, scores: Scores, there: np.ndarray, same: bool
             seed, client = np.argwhere(lacking)[0]
             where = f"client {scores.clients[client]!r}" + f" under seed {scores.seeds[seed]}" * by_seed
             raise ValueError(f"modifiers must have a finite number for each client, but {name!r} lacks {where}.")
+        if str(name) in found:
+            raise ValueError(f"modifiers must have columns of different names, got two named {str(name)!r}.")
         found[str(name)] = cells
     return found
 
@@ -57,7 +59,7 @@ def slopes(d: np.ndarray, columns: dict[str, np.ndarray], same: bool, level: flo
         y, z = (d.mean(axis=0)[None], x.mean(axis=0)[None]) if same else (d, np.where(np.isnan(d), np.nan, x))
         z = z - np.nanmean(z, axis=1, keepdims=True)
         energy, count = np.nansum(z**2, axis=1), (~np.isnan(z)).sum(axis=1)
-        some = energy > ROUNDING * float(np.nanmax(np.abs(x))) ** 2
+        some = energy > count * (ROUNDING * float(np.nanmax(np.abs(x)))) ** 2
         if not some.any() or (some.sum() < 2 and not same) or (same and count[0] < 3):
             continue
         y, z, sd = y[some], z[some], float(np.sqrt(energy[some].sum() / (count[some] - 1).sum()))

@@ -1,5 +1,6 @@
 """Inputs prepared by what training samples teach, and by nothing else."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fedstat as fs
+from fedstat.inference.comparing.notes import _beside_majority
+from tests.support.comparisons import scores
 
 RNG = np.random.default_rng(0)
 Y, CLIENT = RNG.integers(0, 2, 90), np.repeat([0, 1, 2], [20, 30, 40])
@@ -163,6 +166,13 @@ def test_a_method_at_the_majority_share_is_not_shown_to_beat_it():
     )  # fmt: skip
     (said,) = [note for note in fs.compare(found).notes if "most frequent class" in note]
     assert said.startswith("Not shown to beat always predicting a client's most frequent class: FedAvg (")
+
+
+def test_no_difference_to_the_majority_share_exceeds_a_hundred_points():
+    values = np.array([[[0.05, 0.1], [0.95, 0.9]]])
+    accuracy = replace(scores(["A"], seeds=2, clients=2), values=values)
+    (said,) = _beside_majority(accuracy, replace(accuracy, values=np.full_like(values, 0.9)), 0.95)
+    assert "A (a difference of −40.0 points [−100.0, 100.0])" in said
 
 
 def test_standard_encodes_text_and_gaps_in_it(tmp_path):

@@ -107,6 +107,8 @@ def test_slopes_are_those_of_a_mixed_model_and_hold_together():
     assert "no slope on one" in str(constant)
     tiny = ask(d, modifiers=pd.DataFrame({"x": 1e-12 * x})).modifiers.loc["x"]  # in other units
     np.testing.assert_allclose(tiny.drop("sd"), alone.drop("sd"), rtol=1e-9)
+    late = ask(d, modifiers=pd.DataFrame({"x": 1.7e9 + 60 * np.arange(8)})).modifiers  # Unix time, a minute apart
+    assert list(late.index) == ["x"]
     assert (both["high"] - both["low"])["x"] == pytest.approx((alone["high"] - alone["low"]) * t[0] / t[1])
 
 
@@ -208,6 +210,7 @@ def test_noise_of_test_samples_that_repeats_is_not_taken_for_clients():
     ({"d": np.ones((3, 4))}, "differ by the same amount at all clients under all seeds"),
     ({"modifiers": [1, 2]}, "modifiers must be a DataFrame"),
     ({"modifiers": pd.DataFrame({"x": [1.0, 2.0]})}, "'x' lacks client 2"),
+    ({"modifiers": pd.DataFrame({0: range(4), "0": range(4)})}, "different names, got two named '0'"),
     ({"modifiers": pd.DataFrame({"x": list("abcd")})}, "modifiers must be numbers, got 'x'"),
     ({"modifiers": pd.DataFrame({"x": [1.0] * 5}, index=[0, 1, 2, 3, 3])}, "one row for each client, got two for 3"),
     ({"modifiers": pd.DataFrame({"x": [1.0] * 4}), "design": NEW}, "rows named by seed and client"),

@@ -131,7 +131,7 @@ def compare(
     asked = {"metric": metric, "estimand": estimand, "last": last, "split": split, "level": level, "margin": margin}
     if not isinstance(design, Design | None):
         raise ValueError(f"design must be a fedstat.inference.Design, got {design!r}.")
-    found, chosen, plan, before = _gathered(results, asked, check_across(across), plan)
+    found, chosen, plan, carried = _gathered(results, asked, check_across(across), plan)
     scores, level = replace(found.scores, smaller=smaller), check_level(chosen["level"])
     margin = None if chosen["margin"] is None else _margin(chosen["margin"], scores, level)
     controls = _controls(scores, control, plan, chosen["control"])
@@ -155,6 +155,9 @@ def compare(
     if above is not None:
         above = None if set(controls) & set(learning) else above[~above.index.isin(list(learning))]
     single = None if several or not controls else controls[0]
+    beyond = ["each interval for itself"] * (not simultaneous and len(pairs) > 1)
+    beyond += ["intervals for skewed runs"] * skewed + [f"moderated {moderated}"] * (moderated != "auto")
+    planned = against_plan(plan, carried, scores, asked | {"margin": margin}, controls, beyond)
     told = " ".join(filter(None, (design.sentence() if design else _UNKNOWN, held_sources(found.configs))))
     return Comparison(
         scores=scores,
@@ -170,7 +173,7 @@ def compare(
         + changing_sentences(scores, learning)
         + learning_sentence(learning, [*found.configs.values()])
         + collapse_sentence(scores, fallen, level),
-        notes=(*notes_on(found, level), *notes, *found.notes, *against_plan(plan, before, scores, asked, controls)),
+        notes=(*notes_on(found, level), *notes, *found.notes, *planned),
         generalises=_ONE_SEED if len(scores.seeds) == 1 else told,
         above=above,
         design=design,
@@ -180,12 +183,13 @@ def compare(
 
 def _gathered(
     results: Any, asked: Mapping[str, Any], across: Sequence[str], plan: AnalysisPlan | None
-) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None, bool]:
-    """Gather the runs, let a plan decide what the arguments leave open, and tell whether all runs carry that plan."""
+) -> tuple[Gathered, dict[str, Any], AnalysisPlan | None, dict[str, AnalysisPlan | None]]:
+    """Gather the runs, let a plan decide what the arguments leave open, and return what plans the runs began with."""
     runs = read_runs(results)
-    plans = [run.plan for run in runs.values() if run.plan is not None]
+    carried = {"" if run.plan is None else run.plan.digest: run.plan for run in runs.values()}
+    plans = [one for one in carried.values() if one is not None]
     if plan is None and plans:
-        if len({one.digest for one in plans}) > 1:
+        if len(plans) > 1:
             raise ValueError("results were run under different analysis plans; choose one with plan=.")
         plan = plans[0]
     usual: dict[str, Any] = {"last": 10, "level": 0.95}
@@ -204,7 +208,7 @@ def _gathered(
         # the same label in several results goes with the result's name
         if not any(known == label or known.startswith(f"{label} (") for known in labels):
             raise ValueError(f"estimand must name methods of {', '.join(labels)}, got {label!r}.")
-    return found, chosen, plan, plan is not None and found.plans == {plan.digest}
+    return found, chosen, plan, carried
 
 
 def _margin(margin: float, scores: Scores, level: float) -> float:

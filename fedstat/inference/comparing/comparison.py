@@ -225,12 +225,11 @@ class Comparison:
     def clients(self, ax: Axes | None = None, *, method: str | None = None, against: str | None = None) -> Axes:
         """Draw the difference of a method to another at each client, sorted.
 
-        Differences are means over seeds; where clients are drawn anew for each seed (their samples differ), each client
-        of each seed has a bar of its own. Bars of those that do better on average are dark, the others hatched: no
-        verdict on single clients. For accuracies the band between two lines is where 95% of the bars at each place
-        would lie if no client gained or lost: what the noise of the test samples alone may give, at most, since it is
-        counted as independent between the methods and, where all seeds test on the same samples, as the same under all
-        seeds.
+        Differences are means over seeds; where clients are drawn anew for each seed, each client of each seed has a bar
+        of its own. Bars of those that do better on average are dark, the others hatched: no verdict on single clients.
+        For accuracies the band between two lines is where 95% of the bars at each place would lie if no client gained
+        or lost: what the noise of the test samples alone may give, at most, since it is counted as independent between
+        the methods and, where all seeds test on the same samples, as the same under all seeds.
 
         Parameters
         ----------

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fedstat.inference.comparing.comparison import Comparison
+    from fedstat.inference.intervals.design import Design
 
 #: Rows of a forest, and methods that have a line style and a band of their own.
 _ROWS, _STYLED = 45, 6
@@ -138,7 +139,7 @@ def clients(
 
     scores = comparison.scores
     first, second = two_methods(comparison, method, against)
-    gains, noise, new = client_gains(scores, first, second)
+    gains, noise, new = client_gains(scores, first, second, comparison.design)
     sign = scores.direction or 1
     factor = 100 if scores.of_shares else 1
     order = np.argsort(gains, kind="stable")
@@ -158,7 +159,7 @@ def clients(
     ax.axhline(0, color="black", linewidth=0.8, zorder=3)
     if noise is not None:
         draws = np.sort(factor * noise[order] * stream(0, "noise of clients").normal(size=(_DRAWS, len(gains))), axis=1)
-        low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+        low, high = np.clip(np.quantile(draws, (0.025, 0.975), axis=0), -factor, factor)
         ax.fill_between(places, low, high, color="0.5", alpha=0.25, linewidth=0, zorder=4)
         ax.plot(places, low, ":", color="black", linewidth=1, label="test noise alone, at most (95%)", zorder=5)
         ax.plot(places, high, ":", color="black", linewidth=1, zorder=5)
@@ -211,7 +212,9 @@ def by_client(table: pd.DataFrame, control: str, level: float, ax: Axes | None =
     return ax
 
 
-def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray, np.ndarray | None, bool]:
+def client_gains(
+    scores: Scores, method: str, against: str, design: Design | None = None
+) -> tuple[np.ndarray, np.ndarray | None, bool]:
     """Return clients' mean differences, the sd that test noise alone may give each, and whether clients are drawn anew.
 
     The mean is over the seeds in which both methods have the client; where clients are drawn anew for each seed, each
@@ -220,7 +223,7 @@ def client_gains(scores: Scores, method: str, against: str) -> tuple[np.ndarray,
     """
     a, b = pair_values(scores, method, against)
     there = ~np.isnan(a)
-    n, new = scores.samples, clients_anew(scores, there)
+    n, new = scores.samples, clients_anew(scores, there, design)
     noise = None
     if scores.metric == "accuracy" and n is not None and (np.nan_to_num(n)[there] > 0).all():
         share = np.clip((a + b) / 2, 0, 1)
@@ -246,8 +249,10 @@ def pair_values(scores: Scores, method: str, against: str) -> tuple[np.ndarray, 
     return np.where(there, a, np.nan), np.where(there, b, np.nan)
 
 
-def clients_anew(scores: Scores, there: np.ndarray) -> bool:
-    """Tell by their samples whether clients are drawn anew for each seed, of those that are `there` (S, K)."""
+def clients_anew(scores: Scores, there: np.ndarray, design: Design | None) -> bool:
+    """Tell whether clients are drawn anew for each seed: by the design, else by the samples of those `there` (S, K)."""
+    if design is not None:
+        return design.clients == "new"
     n = scores.samples
     if n is None or not (there.sum(axis=0) > 1).any():
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -123,11 +124,11 @@ def _beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]
         if not len(by_seed) or not np.isfinite(by_seed).all():
             continue
         spread = len(by_seed) > 1 and spreads(by_seed)
-        found = mean_interval(by_seed, each) if spread else (by_seed.mean(),) * 3
+        found = np.clip(mean_interval(by_seed, each), -100, 100) if spread else (by_seed.mean(),) * 3
         if found[2] < 0:
             below.append(f"{label} by {-found[0]:.1f} points")
         elif found[1] <= 0:
-            how = f"{interval(found, 1, ' points')} above it" if spread else "equal"
+            how = f"a difference of {interval(found, 1, ' points')}" if spread else "equal"
             unshown.append(f"{label} ({how})")
     said = [f"Always naming a client's most frequent class beats {', '.join(below)}."] if below else []
     if unshown:
@@ -136,17 +137,26 @@ def _beside_majority(accuracy: Scores, share: Scores, level: float) -> list[str]
 
 
 def against_plan(
-    plan: AnalysisPlan | None, before: bool, scores: Scores, asked: Mapping[str, Any], controls: tuple[str, ...]
+    plan: AnalysisPlan | None,
+    carried: Mapping[str, AnalysisPlan | None],
+    scores: Scores,
+    asked: Mapping[str, Any],
+    controls: tuple[str, ...],
+    beyond: list[str],
 ) -> list[str]:
-    """Tell what was planned, before the runs if they carry the plan, and what came after."""
+    """Tell what was planned, before the runs if they carry the plan, and what came after.
+
+    `carried` holds the plans that the runs began with, by digest, and `beyond` what no plan asks for, in words.
+    """
     if plan is None:
         return []
-    after = []
+    after = [*beyond]
     for name, value in asked.items():
         planned = getattr(plan, name)
-        if value is not None and value != planned:
+        part = isinstance(value, Mapping) and isinstance(planned, Mapping) and value.items() <= planned.items()
+        if value is not None and value != planned and not part:
             after.append(f"{name} {value} ({'not planned' if planned is None else f'planned: {planned}'})")
-    if controls != plan.controls:
+    if set(controls) != set(plan.controls):
         now, then = (listed(of) if of else "none, all pairs" for of in (controls, plan.controls))
         after.append(f"control {now} (planned: {then})")
     if more := [label for label in scores.methods if label not in plan.arms]:
@@ -158,9 +168,16 @@ def against_plan(
         after.append(f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds (planned: {plan.seeds})")
     what = f"{len(plan.arms)} arms, {f'control {listed(plan.controls)}' if plan.controls else 'all pairs'}"
     said = f"Planned before the runs (plan {plan.digest[:12]}): {what}."
-    if not before:
-        said = (
-            f"Held against plan {plan.digest[:12]}: {what}. Not all runs carry it, so whether it came before them is "
-            "not known here."
-        )
-    return [said, f"Not as planned: {'; '.join(after)}." if after else "All of it is as planned."]
+    as_said = "as planned"
+    if set(carried) != {plan.digest}:
+        why, as_said = "Not all runs carry it, so whether it came before them is not known here.", "as this plan says"
+        for other in carried.values():
+            if other is not None and other != plan:
+                own = {f.name: getattr(other, f.name) for f in fields(plan)}
+                there = [f"{name} {own[name]}" for name in own if own[name] != getattr(plan, name)]
+                why = f"The runs began with another one (plan {other.digest[:12]}: {', '.join(there)})."
+        said = f"Held against plan {plan.digest[:12]}: {what}. {why}"
+    unchecked = [f"{name} ({of})" for name in ("rule", "note") if (of := getattr(plan, name))]
+    kept = f"All {'that can be checked' if unchecked else 'of it'} is {as_said}"
+    words = f"Not {as_said}: {'; '.join(after)}" if after else kept
+    return [said, words + (f"; not checked: {listed(unchecked)}" if unchecked else "") + "."]

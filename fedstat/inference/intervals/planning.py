@@ -76,11 +76,11 @@ class SampleSize:
         else:
             spread = f"with {self.pilot_seeds} pilot seeds anything from {_many(self.low)} to {_many(self.high)}"
         about = "About " if self.seeds <= 10_000 else ""
-        least = math.ceil(1 - math.log2(1 - self.level))  # of 2^n patterns of signs two are extreme
-        few = (
-            "; so few rest on normal differences, since sign flips cannot reach "
-            f"{100 * (1 - self.level):.4g}% below {least}"
-        ) * (self.seeds < least)
+        each = (1 - self.level) / self.comparisons
+        least = math.ceil(1 - math.log2(each))  # of 2^n patterns of signs two are extreme
+        few = f"; so few rest on normal differences, since sign flips cannot reach {100 * each:.4g}% below {least}" * (
+            self.goal == "difference" and self.seeds < least
+        )
         said = (
             f"{about}{_many(self.seeds)} seeds are needed to find {what} {number(self.margin)}{family} with a "
             f"probability of {100 * self.power:.4g}% at a level of {100 * self.level:.4g}%; {spread}{few}."

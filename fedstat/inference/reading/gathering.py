@@ -27,8 +27,8 @@ class Gathered:
     `configs` (of runs that carry one) and `measured` are by the run's name; the latter is what a value is, as the
     format of the run says it. `clients` are samples of each client under each seed, as far as runs tell. `notes` are
     differences between the runs that are allowed, and what is not known. `kept` says that each run counts in the round
-    that it kept. `plans` are digests of the plans that the runs began with, "" of a run without. `majority` is, beside
-    accuracies, the share of each client's most frequent class, where all runs tell it.
+    that it kept. `majority` is, beside accuracies, the share of each client's most frequent class, where all runs tell
+    it.
     """
 
     scores: Scores
@@ -37,7 +37,6 @@ class Gathered:
     notes: tuple[str, ...]
     measured: Mapping[str, str | None]
     kept: bool
-    plans: frozenset[str]
     majority: Scores | None
 
 
@@ -103,7 +102,6 @@ def gather(
         tuple(notes),
         {name: run.measured for name, run in runs.items()},
         bool(stopped),
-        frozenset(str((run.config or {}).get("plan", "")) for run in runs.values()),
         beside,
     )
 

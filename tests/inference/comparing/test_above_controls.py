@@ -156,9 +156,9 @@ def test_a_plan_may_have_several_controls(tmp_path):
     runs = table(drawn(dict.fromkeys([*CONTROLS, "A"], 0)))
     found = compare(runs, plan=plan)
     assert found.above is not None
-    assert found.notes[-1] == "All of it is as planned."
+    assert found.notes[-1] == "All of it is as this plan says."
     other = compare(runs, plan=plan, control="Local")
-    assert other.notes[-1] == "Not as planned: control Local (planned: Local and FedAvg)."
+    assert other.notes[-1] == "Not as this plan says: control Local (planned: Local and FedAvg)."
 
 
 @pytest.mark.parametrize(

@@ -418,9 +418,16 @@ def test_a_plan_decides_what_is_left_open_and_what_came_after_is_said():
     assert found.control == "B"
     assert found.margin == 0.02
     assert "evaluated rounds 9 to 12" in found.estimand
-    assert found.notes[-1] == "All of it is as planned."
-    more = compare([*runs, history([0.4, 0.7, 0.5], "C")], plan=plan, margin=0.1, control="A")
-    assert more.notes[-1] == "Not as planned: margin 0.1 (planned: 0.02); control A (planned: B); arms C."
+    assert found.notes[-1] == "All of it is as this plan says."
+    more = compare([*runs, history([0.4, 0.7, 0.5], "C")], plan=plan, margin=0.1, control="A", simultaneous=False)
+    assert more.notes[-1] == (
+        "Not as this plan says: each interval for itself; margin 0.1 (planned: 0.02); control A (planned: B); arms C."
+    )
+    ruled = compare(runs, plan=replace(plan, rule="looks at 3 and 6"))
+    assert ruled.notes[-1] == "All that can be checked is as this plan says; not checked: rule (looks at 3 and 6)."
+    several = replace(plan, arms=["A", "B", "C"], control=["A", "B"], estimand={"A": "personal", "B": "personal"})
+    turned = compare([*runs, history([0.4, 0.7, 0.5], "C")], plan=several, control=["B", "A"])
+    assert turned.notes[-1] == "All of it is as this plan says."
 
 
 def test_a_plan_counts_as_earlier_only_where_the_runs_carry_it_and_a_later_margin_is_said():
@@ -432,11 +439,14 @@ def test_a_plan_counts_as_earlier_only_where_the_runs_carry_it_and_a_later_margi
         "All of it is as planned.",
     )
     assert compare(result, margin=0.3).notes[-1] == "Not as planned: margin 0.3 (not planned)."
+    kept = {name: getattr(result, name) for name in ("history", "config", "plan")}
+    edited = SimpleNamespace(**kept, evaluation={"margin": 0.2})
+    assert compare(edited).notes[-1] == "Not as planned: margin 0.2 (not planned)."  # a file that was edited since
     later = compare(result.history, plan=plan)
     assert "whether it came before them is not known here" in later.notes[-2]
     rows = result.history[(result.history["seed"] == 0) | (result.history["method"] == "FedAvg")]
     fewer = compare(pd.concat([rows.assign(seed=rows["seed"] + shift) for shift in (0, 2)]), plan=plan)
-    assert fewer.notes[-1] == "Not as planned: 2 to 4 seeds (planned: 2)."
+    assert fewer.notes[-1] == "Not as this plan says: 2 to 4 seeds (planned: 2)."
 
 
 # what would say more than is known
@@ -561,9 +571,12 @@ def test_only_a_plan_that_the_runs_began_with_is_said_to_come_before_them(tmp_pa
     plan = fs.inference.AnalysisPlan(arms=["FedAvg", "Local"], control="Local", last=1)
     trained([fs.FedAvg(), fs.Local()], digits, seeds=2, plan=plan, folder=tmp_path / "run")
     assert any(note.startswith("Planned before the runs") for note in compare(tmp_path / "run").notes)
-    afterwards = "Not all runs carry it, so whether it came before them is not known here."
     other = replace(plan, margin=0.02)
-    assert any(afterwards in note for note in compare(tmp_path / "run", plan=other).notes)
+    assert compare(tmp_path / "run", plan=other).notes[-2:] == (
+        f"Held against plan {other.digest[:12]}: 2 arms, control Local. The runs began with another one (plan "
+        f"{plan.digest[:12]}: margin None).",
+        "All of it is as this plan says.",
+    )
     other.write(tmp_path / "run" / "plan.toml")  # changed since
     with pytest.raises(ValueError, match=r"plan\.toml is missing or has been changed since the run began"):
         compare(tmp_path / "run")

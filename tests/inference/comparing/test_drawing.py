@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedstat.inference import Design
 from fedstat.inference.comparing.bands import simultaneous_band
 from fedstat.inference.comparing.drawing import client_gains, draw_ranks
 from tests.support.comparisons import comparison, scores
@@ -180,6 +181,8 @@ def test_gains_of_clients_are_means_over_seeds_unless_clients_are_drawn_anew():
     gains, _, new = client_gains(anew, "Local", "FedAvg")
     assert new
     assert gains.shape == (18,)
+    drawn = client_gains(same, "Local", "FedAvg", Design(clients="new", data="drawn"))
+    assert (drawn[2], len(drawn[0])) == (True, 18)  # though test sets are of one size
     assert client_gains(replace(same, samples=None), "Local", "FedAvg")[1] is None
     assert client_gains(replace(same, metric="auc"), "Local", "FedAvg")[1] is None
 

@@ -86,7 +86,9 @@ def test_what_a_plan_says():
     )
     few = str(plan([0.3, 0.1, 0.2], margin=50, goal="equivalence", comparisons=3))
     assert "About 2 seeds are needed to find equivalence within 50 in each of 3 comparisons, adjusted for all" in few
-    assert "so few rest on normal differences" in few
+    assert "sign flips" not in few  # which equivalence does not use
+    several = str(plan(1.0, pilot_seeds=5, margin=2.2, comparisons=10))
+    assert "so few rest on normal differences, since sign flips cannot reach 0.5% below 9" in several
     assert "More than 10,000 seeds" in str(plan(1.0, pilot_seeds=5, margin=1e-12))
 
 
