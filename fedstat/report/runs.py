@@ -183,12 +183,15 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Asses
     sizes = clients.groupby("seed")["train"].agg(["size", "sum"])
     held, samples = (" to ".join(f"{n:,}" for n in sorted({of.min(), of.max()})) for _, of in sizes.items())
     seeds, methods, share = len(config["seeds"]), comparison.scores.methods, config["participation"]
+    stops = bool(config["stop"])
+    rounds = "up to " * stops + counted(config["rounds_asked" if stops else "rounds"], "round")
     drawn = f"each with {100 * share:g}% of the clients," if isinstance(share, float) else f"attended by {part(share)},"
     done = (
         f"{held} clients hold {samples} training samples.{held_out(sources[0])} {listed(methods)} "
         f"{'were' if len(methods) > 1 else 'was'} "
-        f"trained for {counted(config['rounds'], 'round')}{'' if share == 1 else f', {drawn}'} under each of "
-        f"{counted(seeds, 'seed')}, with fedstat {__version__}. {network_of(sources[0])} {_tuned(sources[0])} "
+        f"trained for {rounds}{'' if share == 1 else f', {drawn}'} under each of "
+        f"{counted(seeds, 'seed')}{', each run until its patience ended' * stops}, with fedstat {__version__}. "
+        f"{network_of(sources[0])} {_tuned(sources[0])} "
     )
     measure, _, reported = comparison.estimand.rstrip(".").partition("; ")
     done += f"{'Methods are compared by' if reported else 'What is measured is'} the {measure}"

@@ -129,7 +129,7 @@ def _settings(source: Source) -> dict[str, str]:
     for whose, one in each.items():
         told = _listing({key: value for key, value in one.items() if key not in ("type", "loss")})
         found[f"local training{whose}"] = f"{told}; loss {plain(one.get('loss') or config['loss'])}"
-    found["rounds"] = str(config["rounds"])
+    found["rounds"] = f"up to {config['rounds_asked']}" if config.get("stop") else str(config["rounds"])
     if isinstance(share := config["participation"], float):
         found["share of clients in a round"] = f"{100 * share:g}%"
     else:

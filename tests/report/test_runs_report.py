@@ -254,6 +254,20 @@ def test_a_run_that_keeps_predictions_is_assessed_at_each_client_by_name(tmp_pat
     assert "A client is said to lose or gain" not in words  # of shares alone; predictions tell it here
 
 
+def test_rounds_of_runs_that_stop_early_are_those_asked_for_at_most(tmp_path):
+    result = fs.federate(
+        fs.FedAvg(), fs.models.mlp(5, 4, 1), fs.data.relu_mixture(clients=3, d=5, units=4, samples=20, test=20, seed=0),
+        fs.Training(lr=50.0), rounds=40, seed=range(2), validate=True, progress=False,
+        stop=fs.Patience("log_loss", rounds=2),
+    )  # fmt: skip
+    assert result.config["rounds"] < 40
+    result.save(tmp_path / "run")
+    report_runs([tmp_path / "run"], tmp_path / "report.pdf", day=DAY)
+    words = pages(tmp_path / "report.pdf")
+    assert "was trained for up to 40 rounds under each of 2 seeds, each run until its patience ended, with" in words
+    assert "up to 40" in words[words.find("Setting") :]
+
+
 def test_a_run_that_tests_nobody_with_the_event_is_reported_without_curves(tmp_path):
     y = np.where(np.arange(60) % 20, "well", "ill")  # one at each client, who trains
     clients = fs.data.from_arrays(

@@ -92,8 +92,8 @@ def in_brief(evaluated: Sequence[pd.DataFrame], round: int, clients: int, since:
         each += f" of {len(told)} methods"
     else:
         each = ", ".join(f"{label} {value}" for label, value in told.items())
-    seeds = rows["seed"].nunique()
-    over = f" (means over {seeds} seeds)" if seeds > 1 else ""
+    seeds = sorted({int(n) for n in rows.groupby("method")["seed"].nunique()})  # fewer once runs stop early
+    over = f" (means over {' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds)" if seeds[-1] > 1 else ""
     at = int(rows["round"].iloc[0])
     after = f" after round {at}" if at != round else ""
     return f"{split} {metric}{after}: {each}{over}, {speed}"

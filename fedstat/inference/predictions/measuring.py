@@ -47,9 +47,10 @@ def measure(
     metric, y, p = METRICS[name], block.outcome[patients], block.prediction[:, :, patients]
     label = np.zeros(len(y), int) if predictions.kind == "numbers" else block.label[patients]
     events = float(label.sum()) if predictions.kind in ("two classes", "times") else np.nan
-    counted = float({"sensitivity": label.sum(), "specificity": (1 - label).sum()}.get(name, len(y)))
+    only = {"sensitivity": 1, "specificity": 0}.get(name)
+    counted = float(len(y) if only is None else (label == only).sum())
     blank = np.full(len(rows), np.nan)
-    reason = _too_few(predictions, label, metric.least)
+    reason = _too_few(predictions, label, metric.least, 1 if predictions.kind == "times" else only)
     if not reason:
         value, influence = metric.of(y, p.reshape(-1, *p.shape[2:]), cut)
         value, influence = value.reshape(p.shape[:2]), influence.reshape(*p.shape[:2], len(y))
@@ -67,15 +68,15 @@ def measure(
     return Measured(np.tile(blank[:, None], p.shape[1]), blank, blank, blank, len(y), events, counted, reason)
 
 
-def _too_few(predictions: Predictions, label: np.ndarray, least: int) -> str:
-    """Say which class has too few patients, "" if none."""
+def _too_few(predictions: Predictions, label: np.ndarray, least: int, only: int | None) -> str:
+    """Say which class has too few patients, "" if none; `only` is the class that counts, None if all do."""
     if len(label) < 2:
         return f"{len(label)} patient{'s' * (len(label) != 1)}"
     names = ["patient{} without the event", "event{}"]
     if predictions.kind == "classes":
         names = [f"patient{{}} of class {name}" for name in predictions.classes]
     counts = np.bincount(label, minlength=len(names)).tolist()
-    few = 1 if predictions.kind == "times" else counts.index(min(counts))
+    few = counts.index(min(counts)) if only is None else only
     if counts[few] >= least:
         return ""
     return f"{counts[few]} {names[few].replace('{}', 's' * (counts[few] != 1))}, fewer than {least}"

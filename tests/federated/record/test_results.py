@@ -152,6 +152,7 @@ def test_progress_shows_the_mean_of_every_method_over_clients_and_seeds(capsys, 
     many = pd.concat([tables[0].assign(method=f"m{i}", value=i / 10) for i in range(7)])
     assert "best m6 0.6, worst m0 0 of 7 methods" in in_brief([many], 1, 30, 0.0)
     assert in_brief([], 1, 30, perf_counter() - 2) == "15 clients/s"
+    assert "(means over 1 to 2 seeds)" in in_brief(tables[:-1], 3, 30, 0.0)  # once a run has stopped
     screen = io.StringIO()
     monkeypatch.setattr("fedstat._progress.Console", partial(Console, file=screen, force_terminal=True))
     run(1, progress=True)

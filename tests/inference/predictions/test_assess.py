@@ -181,7 +181,9 @@ def test_what_is_undefined_is_so_for_all_methods_with_its_reason():
     first = rows["client"] == 0
     events = rows.loc[first & (rows["outcome"] == 1), "sample"].unique()
     rows.loc[first & rows["sample"].isin(events[1:]), "outcome"] = 0
-    found = fs.assess(rows, ["auc", "brier"])
+    found = fs.assess(rows, ["auc", "brier", "specificity"])
+    specific = found.clients[found.clients["metric"] == "specificity"]  # which asks for nobody with the event
+    assert specific[["estimate", "low", "high"]].notna().all(axis=None)
     gone = found.clients[(found.clients["client"] == 0) & (found.clients["metric"] == "auc")]
     assert gone["estimate"].isna().all()
     assert set(gone["undefined"]) == {"1 event, fewer than 2"}
