@@ -1,7 +1,8 @@
 """What all tests share: Hypothesis repeats itself, torch uses one thread per process, small selections no workers."""
 
+import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Run named files of the quick lane in this process: workers would take longer to start than they save."""
     files = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
     return 0 if config.option.markexpr == "not slow" and all(map(Path.is_file, files)) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for no garbage while tests are read, which leave none, nor among what was read afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
