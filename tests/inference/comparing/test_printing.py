@@ -1,5 +1,6 @@
 """What a comparison prints, in every form."""
 
+import functools
 import re
 from html.parser import HTMLParser
 
@@ -26,9 +27,12 @@ def cases():
     yield comparison(one)
 
 
+CASES = functools.cache(lambda: list(cases()))
+
+
 @pytest.fixture(params=range(7))
 def case(request):
-    return list(cases())[request.param]
+    return CASES()[request.param]
 
 
 def test_text_is_narrow_and_ordered(case):
