@@ -40,6 +40,27 @@ from fedstat.factor.table import loading_table
 from tests.support.matrices import HARMAN8, HARMAN8_NAMES, HARMAN8_ROWS
 
 
+@pytest.fixture(scope="module", autouse=True)
+def the_same_question_is_answered_once():
+    """Let commands on the same table share what takes them longest; what tests ask themselves is computed anew."""
+
+    def once(function):
+        kept = {}
+
+        def answer(r, *arguments, **options):
+            key = r.tobytes(), arguments, *sorted(options.items())
+            if key not in kept:
+                kept[key] = function(r, *arguments, **options)
+            return kept[key]
+
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        for function in (compare_numbers, factor_parallel_analysis, fit_tests):
+            patch.setattr(f"fedstat.factor.{function.__name__}", once(function))
+        yield
+
+
 def factor(*arguments):
     return CliRunner().invoke(app, ["factor", *map(str, arguments)])
 
