@@ -7,8 +7,6 @@ import pytest
 
 from reports.content import answers, proof
 from simulations import published
-from simulations.studies import tell
-from theory_checks import COMMITTED
 
 
 def beside(**answer):
@@ -40,27 +38,6 @@ def test_an_experiment_is_told_by_its_findings():
     assert proof(study, one | {"beside": None})["answers"] is None
     with pytest.raises(KeyError):
         proof(study, one | {"findings": ["c"]})
-
-
-@pytest.mark.parametrize(
-    ("name", "rivals", "printed", "signs"),
-    [
-        ("factorized", {"Local", "a private head"}, "Local 63.9, private head 65.3, α 67.9, β 70.6", 10),
-        (
-            "fedfac",
-            {"FedPer", "a random split"},
-            "dynamic minus FedPer: 2.8 to 6.8 points, dynamic minus a random split: 1.2 to 2.4 points",
-            9,
-        ),
-    ],
-)
-def test_committed_experiments_hold_methods_against_their_rivals(name, rivals, printed, signs):
-    _, numbers, findings = tell(name, COMMITTED / name)
-    (one,) = numbers["proof"]
-    assert {*one["findings"]} == {*one["names"]} <= {*findings}
-    assert {words.partition(" minus ")[2] for words in one["names"].values()} == rivals
-    assert one["printed"] == printed
-    assert sum(record["sign"]["of"] for record in one["beside"]) == signs
 
 
 PUBLISHED = Path(published.__file__).parent
