@@ -202,11 +202,10 @@ def evaluate(
                 found.setdefault((estimand, metric), []).append(values)
     for estimand in [name for name, metric in found if metric == "accuracy"]:
         found[estimand, "majority_share"] = [torch.from_numpy(held_out.majority[rows])]
-    tables = [
-        pd.DataFrame({"client": np.arange(len(rows)), "estimand": estimand, "metric": metric, "value": value})
-        for (estimand, metric), value in ((key, torch.cat(values).cpu()) for key, values in found.items())
-    ]
-    return pd.concat(tables, ignore_index=True)
+    whose = np.tile(np.arange(len(rows)), len(found))
+    estimands, names = (np.repeat(np.array(of, object), len(rows)) for of in zip(*found, strict=True))
+    measures = torch.stack([torch.cat(values).cpu() for values in found.values()]).flatten().numpy()
+    return pd.DataFrame({"client": whose, "estimand": estimands, "metric": names, "value": measures})
 
 
 def predict(

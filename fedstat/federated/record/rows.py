@@ -11,7 +11,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +213,7 @@ def divided(table: pd.DataFrame) -> tuple[list[pd.DataFrame], pd.DataFrame]:
 def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.DataFrame:
     """Append tables to each other; text becomes categories, in alphabetical order."""
     filled = [table for table in tables if len(table)]  # labels of an empty one are of no type that joins others
-    tables = filled or [pd.DataFrame(columns=list(dtypes)).astype(dtypes)]
+    tables = filled or [_empty(tuple(dtypes.items()))]
     text = [name for name in dtypes if name in TEXT]
     if len(tables) == 1 and all(isinstance(tables[0][name].dtype, pd.CategoricalDtype) for name in text):
         return tables[0][list(dtypes)]
@@ -227,8 +227,15 @@ def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.Data
     )
 
 
-def _coded(text: pd.Series) -> pd.Series:
-    return text if isinstance(text.dtype, pd.CategoricalDtype) else text.astype(object).astype("category")
+@cache
+def _empty(dtypes: tuple[tuple[str, Any], ...]) -> pd.DataFrame:
+    """Return a table without rows."""
+    return pd.DataFrame(columns=[name for name, _ in dtypes]).astype(dict(dtypes))
+
+
+def _coded(text: pd.Series) -> pd.Series | pd.Categorical:
+    """Return categories in order; a cast takes three times as long."""
+    return text if text.dtype == "category" else pd.Categorical.from_codes(*pd.factorize(text.to_numpy("O"), sort=True))
 
 
 def _trimmed(table: pd.DataFrame) -> pd.DataFrame:
