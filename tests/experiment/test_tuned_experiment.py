@@ -55,9 +55,13 @@ def clients_of(experiment):
     return lambda data, partition: population(experiment, partition)[0]
 
 
-def test_the_run_is_that_of_the_values_which_tune_chooses(tmp_path):
+def test_the_run_is_that_of_the_values_which_tune_chooses_and_its_log_names_what_is_tuned(tmp_path, capsys):
     experiment = read(written(tmp_path))
-    result = run(experiment, tmp_path / "out", progress=False)
+    result = run(experiment, tmp_path / "out", progress="lines")
+    said = capsys.readouterr().err
+    order = [said.index(words) for words in ("tuning Ditto\n", "tuning FedFac\n", "the run, with what was chosen\n")]
+    assert order == sorted(order)
+    assert "round 4 of 4: test accuracy: Ditto" in said[order[-1] :]
 
     base = fs.Training(lr=0.1)
     how = {"rounds": 3, "seed": [100, 101], "last": 2, "progress": False}
@@ -91,8 +95,9 @@ def test_the_run_is_that_of_the_values_which_tune_chooses(tmp_path):
 
 
 def test_a_tuned_run_is_continued_with_its_choices(tmp_path):
-    whole = run(read(written(tmp_path), {"rounds": 6}), tmp_path / "whole", progress=False)
-    text = FILE.replace("rounds = 3\n", "").replace("rounds = 4", "rounds = 3")  # tuning takes them from the run
+    still = FILE + "growths = 0\n"
+    whole = run(read(written(tmp_path, still), {"rounds": 6}), tmp_path / "whole", progress=False)
+    text = still.replace("rounds = 3\n", "").replace("rounds = 4", "rounds = 3")  # tuning takes them from the run
     run(read(written(tmp_path, text)), tmp_path / "out", progress=False)
     before = (tmp_path / "out" / "tuning.csv").read_bytes()
     longer = read(written(tmp_path, text), {"rounds": 6})
@@ -182,11 +187,6 @@ def test_a_grid_without_tuning_is_refused():
         parse(table, ".")
 
 
-def test_a_log_names_what_is_tuned_and_a_stop_what_is_kept(tmp_path, capsys):
-    run(read(written(tmp_path)), tmp_path / "out", progress="lines")
-    said = capsys.readouterr().err
-    order = [said.index(words) for words in ("tuning Ditto\n", "tuning FedFac\n", "the run, with what was chosen\n")]
-    assert order == sorted(order)
-    assert "round 4 of 4: test accuracy: Ditto" in said[order[-1] :]
+def test_a_stop_names_what_is_kept(tmp_path):
     (tmp_path / "begun" / "tuning").mkdir(parents=True)
     assert "stopped while tuning" in _stopped(tmp_path / "begun", 4)

@@ -15,7 +15,7 @@ SAME = ["setting", "method", "mean", "sd", "step", "sd_step"]
 values = st.tuples(st.integers(-9999, 9999), st.integers(0, 999), st.booleans())
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     st.lists(st.lists(values, min_size=2, max_size=4), min_size=2, max_size=5).filter(
         lambda t: len({*map(len, t)}) == 1

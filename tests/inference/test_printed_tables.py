@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
@@ -64,6 +64,7 @@ def test_latex_is_read_as_it_is_printed():
 cells = st.tuples(st.integers(0, 9999), st.integers(0, 999), st.booleans())
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.lists(cells, min_size=2, max_size=4), min_size=2, max_size=5).filter(lambda t: len({*map(len, t)}) == 1)
 )

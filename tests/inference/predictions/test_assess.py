@@ -306,8 +306,8 @@ def of_kind(kind, seed, patients=160, clients=4):
 KINDS = {kind: [name for name, of in METRICS.items() if kind in of.kinds] for kind in USUAL}
 
 
-@settings(max_examples=4)
-@given(st.integers(0, 50), st.sampled_from(list(KINDS)))
+@settings(max_examples=1)
+@given(st.integers(1, 50), st.sampled_from(list(KINDS)))
 @example(0, "two classes")
 @example(0, "classes")
 @example(0, "numbers")
