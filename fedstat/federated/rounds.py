@@ -344,9 +344,9 @@ class Round:
         """Bytes of each participant: method, seed, round, client, bytes_up, bytes_down."""
         tables = []
         for one in self.sent:
-            run = {"method": one.key[0], "seed": one.key[1], "round": self.number}
             ids, up, down = np.broadcast_arrays(one.ids, one.up, one.down)
-            tables.append(pd.DataFrame(run | {"client": ids, "bytes_up": up, "bytes_down": down}))
+            sent = {"seed": one.key[1], "round": self.number, "client": ids, "bytes_up": up, "bytes_down": down}
+            tables.append(pd.DataFrame(sent | {"method": pd.Categorical.from_codes(0 * ids, [one.key[0]])}))
         return joined(tables, TRAFFIC_DTYPES)
 
     def evaluate(

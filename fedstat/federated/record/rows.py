@@ -176,7 +176,8 @@ class Growing:
         self.segments = list(files[: len(self.segments)])
 
     def _join(self) -> None:
-        self.blocks = [joined(self.blocks, self.dtypes)]
+        if len(self.blocks) > 1:
+            self.blocks = [joined(self.blocks, self.dtypes)]
 
     def _seal(self, aside: Path) -> None:
         """Write what fills segments."""
@@ -212,16 +213,16 @@ def divided(table: pd.DataFrame) -> tuple[list[pd.DataFrame], pd.DataFrame]:
 
 def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.DataFrame:
     """Append tables to each other; text becomes categories, in alphabetical order."""
-    filled = [table for table in tables if len(table)]  # labels of an empty one are of no type that joins others
-    tables = filled or [_empty(tuple(dtypes.items()))]
+    # labels of an empty table are of no type that joins others
+    filled = [table for table in tables if len(table)] or [_empty(tuple(dtypes.items()))]
     text = [name for name in dtypes if name in TEXT]
-    if len(tables) == 1 and all(isinstance(tables[0][name].dtype, pd.CategoricalDtype) for name in text):
-        return tables[0][list(dtypes)]
+    if len(filled) == 1 and all(isinstance(filled[0][name].dtype, pd.CategoricalDtype) for name in text):
+        return filled[0][list(dtypes)]
     return pd.DataFrame(
         {
-            name: union_categoricals([_coded(table[name]) for table in tables], sort_categories=True)
+            name: union_categoricals([_coded(table[name]) for table in filled], sort_categories=True)
             if name in text
-            else np.concatenate([table[name] for table in tables])
+            else np.concatenate([table[name] for table in filled])
             for name in dtypes
         }
     )
@@ -229,7 +230,7 @@ def joined(tables: Sequence[pd.DataFrame], dtypes: Mapping[str, Any]) -> pd.Data
 
 @cache
 def _empty(dtypes: tuple[tuple[str, Any], ...]) -> pd.DataFrame:
-    """Return a table without rows."""
+    """Return a table without rows; pandas takes milliseconds to make one, and a run asks for several."""
     return pd.DataFrame(columns=[name for name, _ in dtypes]).astype(dict(dtypes))
 
 
