@@ -254,11 +254,16 @@ def _needs(case: Case, personal: str) -> list[str]:
 
 
 def _fails(
-    method: Method, model: Model, some: Clients | None = None, training: Training = TRAINING, participation: float = 1.0
+    method: Method,
+    model: Model,
+    some: Clients | None = None,
+    training: Training | None = None,
+    participation: float = 1.0,
 ) -> bool:
     """Tell whether one round of a method is refused."""
+    some, training = clients() if some is None else some, training or TRAINING
     try:
-        next(rounds({"": method}, model, clients() if some is None else some, training, participation=participation))
+        next(rounds({"": method}, model, some, training, participation=participation))
     except ValueError:
         return True
     return False
