@@ -9,6 +9,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+#: Populations on which the quick lane tries each law of a method.
+FEW = 2
+
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
@@ -22,13 +25,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Search for no garbage while tests are read, which leave none, nor among what was read afterwards."""
+    """Collect tests, which are kept to the end, without looking for garbage among them."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out laws on few populations that are slow anyway: they are tried on many, which begin with these."""
+    again = {item for item in items if item.get_closest_marker("slow") and _examples(item) == FEW}
+    config.hook.pytest_deselected(items=[*again])
+    items[:] = [item for item in items if item not in again]
+
+
+def _examples(item: pytest.Item) -> int | None:
+    """Return on how many populations a test tries a law."""
+    return item.callspec.params.get("examples") if hasattr(item, "callspec") else None
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +54,7 @@ def figures_are_closed() -> Iterator[None]:
         pyplot.close("all")
 
 
-@pytest.fixture(params=[2, pytest.param(5, marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.fixture(params=[FEW, pytest.param(5, marks=pytest.mark.slow)], ids=["few", "many"])
 def examples(request: pytest.FixtureRequest) -> int:
     """Populations on which each law of a method is tried."""
     return request.param
