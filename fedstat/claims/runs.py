@@ -26,7 +26,8 @@ class Functions(NamedTuple):
     Attributes
     ----------
     convexity : float
-        mu: strongly convex if positive, convex if 0; minus the smoothness for functions that need not be convex.
+        mu: strongly convex if positive, convex if 0; minus the smoothness for functions that need not be convex, of
+        which nothing can be asked that depends on the optimum or on a client's minimiser.
     smoothness : float
         L: gradients differ by at most L times the distance; infinite for functions that need not be smooth.
     gradient : float
@@ -174,7 +175,8 @@ class Run:
     clients : sequence of Client
         The clients, after the run.
     first, optimum : vector
-        The first model, and the minimiser of F, the weighted sum of the clients' functions.
+        The first model, and the minimiser of F, the weighted sum of the clients' functions; in a worst case over
+        functions that need not be convex no more than a stationary point of F.
     models : sequence of vectors
         The last model, or the equally likely ones.
     visited : sequence of vectors

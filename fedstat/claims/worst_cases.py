@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedstat._checks import number as real
 from fedstat.claims.runs import Client, Functions, Method, Quantity, Run, Vector
 
 Array = NDArray[np.float64]
@@ -190,7 +191,8 @@ def worst_case(
     Raises
     ------
     ValueError
-        If an argument is not as described, or the measure has no largest value under these conditions.
+        If an argument is not as described, or the measure has no largest value under these conditions; if functions
+        need not be convex and a quantity depends on the optimum or a client's minimiser.
 
     Examples
     --------
@@ -292,7 +294,10 @@ class _Told(Client):
 
 
 class Problem:
-    """A run on symbols; the optimum is the origin, where the clients' weighted gradients add up to zero."""
+    """A run on symbols; the optimum is the origin, where the clients' weighted gradients add up to zero.
+
+    Of functions that need not be convex that is any stationary point, and what is asked must not depend on it.
+    """
 
     def __init__(self, method: Method, clients: Sequence[Functions], weights: Sequence[float] | None) -> None:
         if not clients or not all(isinstance(kind, Functions) for kind in clients):
@@ -319,8 +324,26 @@ class Problem:
         self, solver: str, measure: Callable[[Run], Quantity], given: Callable[[Run], Iterable[Quantity]]
     ) -> Problem:
         """Find the largest value of the measure."""
-        measured = measure(self.run)
-        for quantity in given(self.run):
+        from PEPit import Expression
+
+        measured, limited = measure(self.run), list(given(self.run))
+        asked = [("measure", measured), *(("bound, assumed or given", quantity) for quantity in limited)]
+        asked += [("run.largest", condition.expression) for condition in self.run.conditions]
+        free, stationary = [kind for kind in self.classes if kind.convexity < 0], {self.start}
+        for function in (actor.function for actor in self.actors):
+            for triplet in (function.list_of_points[0], *function.list_of_stationary_points):
+                stationary.update(*(symbol.decomposition_dict for symbol in triplet))
+        for what, quantity in asked:
+            if not isinstance(quantity, Expression):
+                raise ValueError(f"{what} must be a quantity of the run, such as run.start, got {quantity!r}.")
+            kept = [key for key, share in quantity.decomposition_dict.items() if abs(share) > 1e-9]  # not cancelled
+            if free and any(stationary & set(key if isinstance(key, tuple) else [key]) for key in kept):
+                raise ValueError(
+                    f"{what} must not depend on the optimum or on a client's minimiser where functions need not be "
+                    f"convex, got {free[0]}: these are any stationary points there. Use values and gradients at models "
+                    "of the run, such as run.value(run.first)."
+                )
+        for quantity in limited:
             self.pep.add_constraint(quantity <= 1)
         for condition in self.run.conditions:
             self.pep.add_constraint(condition)
@@ -369,6 +392,7 @@ def _declared(pep: Any, kind: Functions) -> Any:
     from PEPit import functions as of
 
     mu, smooth, largest = kind
+    real("smoothness", smooth, "(0, inf]")
     if math.isfinite(largest) and mu != 0:
         raise ValueError(
             f"gradient bounds need convexity = 0, got {kind}: no strongly convex function has bounded ones."

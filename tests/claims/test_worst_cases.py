@@ -16,6 +16,7 @@ from fedstat.claims import (
     average,
     bounded,
     fedavg,
+    square,
     worst_case,
     worst_cases,
 )
@@ -31,6 +32,13 @@ def distance(run):
 ONE_STEP = Setting(
     case="one step", method=fedavg(0.2, 1), clients=[CURVED], measure=distance, bound=lambda run: {"start": run.start}
 )
+
+
+NOT_CONVEX = [CURVED, Functions(convexity=-1, smoothness=1)]
+
+
+def slope(run):
+    return square(average(run.clients, run.visited))
 
 
 def gap(run):
@@ -253,6 +261,7 @@ NO_STEP = Setting(
         ({"bound": lambda run: {"all": run.largest([run.start, 0.01])}}, "run.largest must grow"),
         ({"measure": lambda run: run.gap - 0.01}, "measure must grow"),
         ({"assumed": lambda run: [run.start - 1]}, "assumed must grow"),
+        ({"bound": lambda run: {}}, "bound, assumed or given must be a quantity of the run, .* got 0"),
     ],
 )
 def test_a_bound_is_judged_by_its_ratio_only_if_all_grows_with_the_functions(changes, words):
@@ -295,6 +304,8 @@ def test_a_bound_on_gradients_is_a_quantity_of_the_run(share, verdict):
         ({"weights": [1]}, "one for each client"),
         ({"solvers": ["MOSEK"]}, r"solvers must be one or more of CLARABEL, SCS, got \['MOSEK'\]"),
         ({"solvers": []}, "solvers must be"),
+        ({"measure": lambda run: 0}, r"measure must be a quantity of the run, such as run\.start, got 0"),
+        ({"clients": [Functions(0, 0)]}, r"smoothness must be a number in \(0, inf\], got 0"),
     ],
 )
 def test_a_worst_case_that_cannot_be_asked_for_is_refused(changes, words):
@@ -308,6 +319,40 @@ def test_a_setting_takes_weights_as_an_array():
     assert bounded([setting], of="steps").margin == pytest.approx(0.98**2, abs=1e-4)
     with pytest.raises(ValueError, match="settings must not be empty"):
         bounded([], of="steps")
+
+
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        lambda run: 2 * (run.value(run.first) - run.value(run.optimum)),
+        lambda run: run.clients[0].value(run.clients[0].minimiser()),
+        lambda run: square(run.models[0] - run.clients[0].minimiser()),
+        lambda run: run.start,
+        lambda run: run.distance,
+        lambda run: run.gap,
+        lambda run: run.heterogeneity,
+        lambda run: run.largest([run.start]),
+    ],
+)
+def test_the_optimum_of_functions_that_need_not_be_convex_is_refused(quantity):
+    asked = {"method": fedavg(1.0, 1), "clients": NOT_CONVEX, "measure": slope, "given": lambda run: [quantity(run)]}
+    for changes, what in (
+        ({}, "(bound, assumed or given|run.largest)"),
+        ({"measure": quantity}, "(measure|run.largest)"),
+    ):
+        with pytest.raises(ValueError, match=rf"{what} must not depend on the optimum .* got Functions\(convexity=-1"):
+            worst_case(**(asked | changes))
+
+
+def test_what_a_step_gains_on_functions_that_need_not_be_convex():
+    """A step of size 1 / L lowers F by |grad F|^2 / (2 L); the value at the optimum cancels."""
+
+    def gained(run):
+        return [run.value(run.first) - run.value(run.optimum) - run.gap]
+
+    found = worst_case(fedavg(1.0, 1), NOT_CONVEX, measure=slope, given=gained)
+    assert found.agreed
+    assert found.value == pytest.approx(2, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", [Functions(convexity=0.1, gradient=1), Functions(convexity=2, smoothness=1)])
