@@ -28,7 +28,7 @@ def identity(cases: Iterable[Sides], *, of: str) -> Evidence:
     Raises
     ------
     ValueError
-        If a side is no rational expression in its symbols, or holds a float.
+        If a side is no rational expression in its symbols, as with an irrational constant, or holds a float.
 
     Examples
     --------
@@ -56,11 +56,14 @@ def identity(cases: Iterable[Sides], *, of: str) -> Evidence:
 
     def holds(case: Sides) -> bool:
         left, right = sympy.sympify(total(case.left)), sympy.sympify(total(case.right))
-        if not (left - right).is_rational_function():
-            raise ValueError(f"both sides must be rational expressions, got {left} and {right} ({case.case}).")
         if left.has(sympy.Float) or right.has(sympy.Float):
             raise ValueError(
                 f"both sides must be exact, got {left} and {right} ({case.case}); write 0.1 as Fraction(1, 10)."
+            )
+        parts = (left - right).atoms(sympy.Number, sympy.NumberSymbol, sympy.Function, sympy.Pow)
+        if not (left - right).is_rational_function() or any(e.is_number and not e.is_rational for e in parts):
+            raise ValueError(
+                f"both sides must be rational expressions, constants included, got {left} and {right} ({case.case})."
             )
         mutants.meet(case.left, case.right)
         return agree(left, right)
@@ -74,7 +77,7 @@ def _where_they_differ(case: Sides) -> str:
     import sympy
 
     left, right = sympy.sympify(total(case.left)), sympy.sympify(total(case.right))
-    symbols = sorted((left - right).free_symbols, key=str)
+    symbols = sorted(left.free_symbols | right.free_symbols, key=str)
     for values in _small(len(symbols)):
         chosen = dict(zip(symbols, values, strict=True))
         a, b = left.subs(chosen), right.subs(chosen)

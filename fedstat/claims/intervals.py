@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import count
 
+from fedstat._checks import number as real
 from fedstat.claims.evidence import Evidence, Verdict
 from fedstat.claims.mutation import TURNED, scaled
 from fedstat.inference import clopper_pearson, number
@@ -21,7 +21,7 @@ def probability(successes: int, n: int, *, at_least: float, what: str) -> Eviden
     successes, n : int
         How many of n independent repeats bore the statement out.
     at_least : float
-        The claimed probability.
+        The claimed probability, from 0 to 1.
     what : str
         What was repeated, for the summary.
 
@@ -33,13 +33,14 @@ def probability(successes: int, n: int, *, at_least: float, what: str) -> Eviden
 
     All of 20 repeats bear a claim of 80% out, 18 leave it open, and 10 refute it.
     """
+    at_least = real("at_least", at_least, "[0, 1]")
     low, high = clopper_pearson(successes, n, _ONE_SIDED)
     verdict: Verdict = "supported" if low > at_least else "refuted" if high < at_least else "undecided"
     summary = (
         f"{what}: {successes} of {n}, one-sided 95% limits {low:.3f} and {high:.3f}, claimed at least {at_least:g}"
     )
-    if verdict == "undecided" and at_least < 1:
-        needed = next(k for k in count(1) if clopper_pearson(k, k, _ONE_SIDED)[0] > at_least)
+    if verdict == "undecided" and 0 < at_least < 1:  # k of k have the lower limit 0.05 ** (1 / k); a tie is not above
+        needed = math.floor(math.log(0.05) / math.log(at_least) * (1 + 1e-12)) + 1
         summary += f"; {needed} successes in a row would decide for it"
     turned = clopper_pearson(n - successes, n, _ONE_SIDED)[1] < at_least
     made = {TURNED: turned} if verdict == "supported" else {}
@@ -95,7 +96,7 @@ def within(
     if verdict == "undecided":
         centre, half = (low + high) / 2, (high - low) / 2
         distance = min(abs(centre - bottom), abs(top - centre))
-        if distance > 0:  # an interval shrinks like one over the square root of the cases
+        if distance > 0 and half < math.inf:  # an interval shrinks like one over the square root of the cases
             needed = math.ceil(cases * (half / distance) ** 2)
             many = f"{needed}" if needed <= 1000 else "more than a thousand"
             summary += f"; {many} seeds in place of {cases} would decide, if the estimate stayed"

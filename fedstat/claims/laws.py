@@ -8,6 +8,8 @@ from itertools import combinations, product
 from math import comb, prod
 from typing import Any, TypeVar
 
+from fedstat._checks import number
+
 Outcome = TypeVar("Outcome")
 #: Outcomes with their probabilities, which add up to one.
 Law = Sequence[tuple[Fraction, Outcome]]
@@ -105,6 +107,8 @@ def inclusions(chances: Sequence[Fraction]) -> Law[tuple[int, ...]]:
     1/3 (0,)
     1/6 (0, 1)
     """
+    for k, chance in enumerate(chances):
+        number(f"chances[{k}]", chance, "[0, 1]")
     return [
         (
             prod((q if here else 1 - q for q, here in zip(chances, present, strict=True)), start=Fraction(1)),

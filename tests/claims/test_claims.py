@@ -26,6 +26,7 @@ from fedstat.claims import (
     count,
     enumeration,
     identity,
+    inclusions,
     judge,
     judge_all,
     missing,
@@ -43,6 +44,7 @@ from fedstat.claims import (
 from fedstat.claims.counterexample import searching
 from fedstat.claims.mutation import in_words
 from fedstat.cli import app
+from fedstat.inference import clopper_pearson
 from simulations.tables import write_tables
 
 INFINITY = float("inf")
@@ -90,6 +92,29 @@ def test_an_equality_needs_exact_sides():
             check([case], of="sums")
 
 
+def test_an_identity_with_irrational_constants_is_refused():
+    w, x = sympy.symbols("w x")
+    root = sympy.sqrt(2)
+    for left, right in (
+        (w * sympy.sqrt(3 + 2 * root), w * (1 + root)),
+        (sympy.sin(1) ** 2 + sympy.cos(1) ** 2, 1),
+        (sympy.log(6), sympy.log(2) + sympy.log(3)),
+        (sympy.pi * w, w),
+    ):
+        with pytest.raises(ValueError, match=r"rational expressions, constants included, got .* \(a\)"):
+            identity([Sides("a", left, right)], of="constants")
+    assert identity([Sides("a", root**2 * w, 2 * w)], of="constants").verdict == "holds"
+    found = identity([Sides("a", w, w + x)], of="symbols")  # w falls out of the difference
+    assert found.counterexample == "a, w = 0, x = 1: found 0, claimed 1"
+
+
+def test_a_client_takes_part_with_a_probability():
+    assert sum(p for p, _ in inclusions([0, Fraction(1, 3), 1])) == 1
+    for wrong in (Fraction(3, 2), -1):
+        with pytest.raises(ValueError, match=r"chances\[1\] must be a number in \[0, 1\], got "):
+            inclusions([1, wrong])
+
+
 def test_search_names_its_sides():
     false = search(st.integers(0, 1000), lambda n: (n, 100.5), names=("rounds", "limit"))
     assert false.summary == "rounds 101 exceeds limit 100.5 in the smallest counterexample"
@@ -129,6 +154,16 @@ def test_probability_needs_enough_successes():
     assert "59 successes in a row" in probability(20, 20, at_least=0.95, what="repeats").summary
     assert probability(50, 100, at_least=0.95, what="repeats").verdict == "refuted"
     assert probability(5, 5, at_least=1.0, what="repeats").verdict == "undecided"
+    assert "; " not in probability(0, 5, at_least=0, what="repeats").summary
+    needed = next(k for k in range(1, 9) if clopper_pearson(k, k, 0.9)[0] > 0.5)
+    for claimed in np.arange(0.5, 0.99, 0.0017):
+        needed = next(k for k in range(needed, 999) if clopper_pearson(k, k, 0.9)[0] > claimed)
+        found = probability(needed - 1, needed - 1, at_least=claimed, what="repeats").summary
+        assert found.endswith(f"; {needed} successes in a row would decide for it")
+    assert "; 2995731 successes" in probability(9, 9, at_least=1 - 1e-6, what="repeats").summary
+    for wrong in (95, 1.5, -0.5, float("nan")):
+        with pytest.raises(ValueError, match=rf"at_least must be a number in \[0, 1\], got {wrong}\."):
+            probability(20, 20, at_least=wrong, what="repeats")
 
 
 def test_within_has_three_outcomes():
@@ -139,6 +174,9 @@ def test_within_has_three_outcomes():
     for low, high, region in ((3, 1, (0.0, 2.0)), (1, 3, (2.0, 0.0))):
         with pytest.raises(ValueError, match="low and high, and both ends of region, must be in order, got"):
             within(low, high, region, cases=5, what="x")
+    for low, high in ((-INFINITY, 5), (5, INFINITY), (-INFINITY, INFINITY)):
+        found = within(low, high, (0.0, 10.0), cases=5, what="x")
+        assert (found.verdict, found.needed) == ("undecided", None)
     # half-width 1, border 0.25 away from the estimate: sixteen times the cases bring the border outside
     assert "80 seeds in place of 5" in within(-0.75, 1.25, (0.0, INFINITY), cases=5, what="x").summary
 
