@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fedstat._environment import environment
 from fedstat._files import sha256
 from fedstat.claims.claim import Claim, Judgement
+from fedstat.claims.evidence import FAVOURABLE
 from fedstat.inference.comparing.printing import tex
 
 
@@ -38,14 +39,15 @@ def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     Judged as EX-01 by fedstat ...
     \end{remark}
     """
-    claim, found = judgement.claim, judgement.evidence | judgement.conditions
+    claim = judgement.claim
     words = {"holds": "holds", "holds-on-cases": "has no counterexample among the cases tried"}
     verdict = words.get(judgement.verdict, f"is {judgement.verdict}")
     if judgement.saved_by:
         how = "in one reading" if judgement.verdict == "holds-in-a-reading" else "on a condition that is not stated"
         verdict = f"is true {how}: {judgement.saved_by}"
     lines = [f"``{tex(claim.words)}'' {tex(verdict)}."]
-    cases = [e.counterexample for e in found.values() if e.counterexample]
+    natural = [judgement.evidence[r.name] for r in claim.readings if r.natural]
+    cases = [e.counterexample for e in natural if e.counterexample and judgement.verdict not in FAVOURABLE]
     lines += [f"Counterexample: {tex(cases[0])}."] if cases else [f"{tex(judgement.main.summary)}."]
     lines += [tex(claim.flaw)] if claim.flaw else []
     if claim.corrected:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from types import FrameType
+from typing import Literal, get_args
 
 from fedstat.claims.evidence import FAVOURABLE, Evidence, Verdict
 from fedstat.claims.mutation import blind, in_words, sees
@@ -139,19 +141,25 @@ class Claim:
     paper: str = ""
     link: str = ""
     file: Path | None = field(default=None, init=False)
+    module: str = field(default="", init=False)
     readings: list[Reading] = field(default_factory=list, init=False)
     conditions: list[Reading] = field(default_factory=list, init=False)
     mutants: list[Reading] = field(default_factory=list, init=False)
     controls: list[Reading] = field(default_factory=list, init=False)
 
     def __new__(cls, *args: object, **given: object) -> Claim:
-        """Say how checks are added to whoever passes them as arguments."""
+        """Say how checks are added to whoever passes them as arguments; note the module that declares the claim."""
         for name in ("reading", "condition", "mutant", "control"):
             if {name, f"{name}s"} & given.keys():
                 raise ClaimError(
                     f"{name} is no argument of Claim: a check is a function under @NAME.{name}('in words')."
                 )
-        return super().__new__(cls)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name != "<module>":  # functions that make claims may lie elsewhere
+            frame = frame.f_back
+        claim = super().__new__(cls)
+        claim.module = frame.f_globals.get("__name__", "") if frame else ""
+        return claim
 
     def reading(self, name: str, *, natural: bool = True) -> Callable[[Check], Check]:
         """Add what the words may mean; the first reading is nearest the letter, unless `nearest` is False."""
@@ -228,17 +236,16 @@ class Judgement:
 
         Where some natural reading stands and another falls it "holds-in-a-reading", or is "ambiguous" if none is
         nearest the letter. Where none stands it is "refuted" only if all fall; where all do and a condition saves it,
-        it "needs-a-condition". Else it is as the first reading is.
+        it "needs-a-condition". Else it is as the first reading is, or the weakest if none is nearest the letter.
         """
         natural = [self.evidence[r.name].verdict for r in self.claim.readings if r.natural]
         stands, falls = any(v in FAVOURABLE for v in natural), "refuted" in natural
-        if not self.claim.nearest and len(set(natural)) > 1:
-            return "ambiguous"
         if stands and falls:
-            return "holds-in-a-reading"
+            return "holds-in-a-reading" if self.claim.nearest else "ambiguous"
         if set(natural) == {"refuted"} and any(e.verdict in FAVOURABLE for e in self.conditions.values()):
             return "needs-a-condition"
-        return "undecided" if natural[0] == "refuted" and len(set(natural)) > 1 else natural[0]
+        first = natural[0] if self.claim.nearest else max(natural, key=get_args(Verdict).index)
+        return "undecided" if first == "refuted" and len(set(natural)) > 1 else first
 
     @property
     def saved_by(self) -> str | None:
@@ -249,8 +256,8 @@ class Judgement:
 
     @property
     def main(self) -> Evidence:
-        """The evidence of the first reading."""
-        return next(iter(self.evidence.values()))
+        """The evidence of the first natural reading."""
+        return next(self.evidence[r.name] for r in self.claim.readings if r.natural)
 
 
 def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = True) -> Judgement:
@@ -268,10 +275,10 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
     Raises
     ------
     ClaimError
-        If a check raises; if a mutant is not refuted, or a control does not come out favourable. A check that cannot
-        fail proves nothing: a claim that stands is refused if it has no mutant of its own and none made from the two
-        sides of its checks is refuted, or if a check has two sides and lets all of these pass. A check that cannot pass
-        proves nothing either: what is refuted needs a control.
+        If no reading is natural, two checks have one name or one raises; if a mutant is not refuted, or a control does
+        not come out favourable. A check that cannot fail proves nothing: a claim that stands is refused if it has no
+        mutant of its own and none made from the two sides of its checks is refuted, or if a check has two sides and
+        lets all of these pass. A check that cannot pass proves nothing either: what is refuted needs a control.
 
     Examples
     --------
@@ -288,8 +295,14 @@ def judge(claim: Claim, studies: Studies | None = None, *, with_mutant: bool = T
     """
     if not isinstance(claim, Claim):
         raise ClaimError(f"claim must be a fedstat.claims.Claim, got {claim!r}; judge_all(path) judges a file.")
-    if not claim.readings:
-        raise fault(claim, "it has no reading; add a check under @NAME.reading('in words')")
+    if not any(reading.natural for reading in claim.readings):
+        raise fault(
+            claim, f"it has no {'natural ' * bool(claim.readings)}reading; add a check under @NAME.reading('in words')"
+        )
+    for checks in (claim.readings + claim.conditions, claim.mutants, claim.controls):
+        names = [check.name for check in checks]
+        if len(set(names)) < len(names):
+            raise fault(claim, f"two of its checks have one name: {', '.join(sorted(names))}")
     studies = Studies(None) if studies is None else studies
     found = [_run(claim, "reading", claim.readings, studies), _run(claim, "condition", claim.conditions, studies)]
     for what, checks in (("mutant", claim.mutants), ("control", claim.controls)):
@@ -329,7 +342,7 @@ def _run(claim: Claim, what: str, checks: Sequence[Reading], studies: Studies) -
     for check in checks:
         try:
             e = check.check(studies) if _reads(check) else check.check()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == str(claim.file)]
             where = f" in line {lines[-1]}" if lines else ""
             around = studies.around(error)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedstat._checks import choice
+
 #: What becomes of a statement: it "holds", proven; "holds-on-cases", true of all that were tried; is "supported" by an
 #: interval; "holds-in-a-reading", where some of what the words may mean stands and some falls; "needs-a-condition" that
 #: its authors do not state; is "ambiguous", if readings differ and none is nearest the letter; "refuted"; "undecided"
@@ -36,7 +38,7 @@ class Evidence:
     Attributes
     ----------
     verdict : Verdict
-        The verdict, computed by the function that made the evidence.
+        The verdict, computed by the function that made the evidence: one of those that one check finds.
     summary : str
         One sentence with the numbers that decide.
     cases : int
@@ -68,6 +70,9 @@ class Evidence:
     counterexample: str | None = None
     needed: int | None = None
     made: Mapping[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choice("verdict", self.verdict, (*FAVOURABLE, "refuted", "undecided", "not-checkable"))
 
 
 def missing(what: str) -> Evidence:

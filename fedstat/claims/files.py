@@ -15,8 +15,9 @@ from fedstat.claims.claim import SEVERITIES, Claim, ClaimError, fault
 def read_claims(path: str | Path) -> dict[str, Claim]:
     """Return the claims of a file, or of all files of a folder and its folders, by id and in its order.
 
-    A claim is any `Claim` to which a file gives a name. A file may import its neighbours: by their names, or, inside a
-    package, by the package's. Files whose names begin with ``test_`` or an underscore are left out.
+    A claim is any `Claim` to which a file gives a name, alone or in a list, tuple or dict. A file may import its
+    neighbours: by their names, or, inside a package, by the package's. Files whose names begin with ``test_`` or an
+    underscore are left out.
 
     Parameters
     ----------
@@ -95,10 +96,13 @@ def _run(file: Path) -> ModuleType:
 
 def _declared(module: ModuleType, file: Path) -> Iterator[Claim]:
     """Yield the claims that this file declares itself, and not those that it imports."""
-    for claim in {id(value): value for value in vars(module).values() if isinstance(value, Claim)}.values():
-        if not claim.readings:
-            raise ClaimError(f"{file}: {claim.id}: it has no reading; add a check under @NAME.reading('in words').")
-        if all(check.check.__module__ == module.__name__ for check in claim.checks):
+    held: list[object] = []
+    for value in vars(module).values():
+        held += value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+    for claim in {id(value): value for value in held if isinstance(value, Claim)}.values():
+        if claim.module == module.__name__:
+            if not claim.readings:
+                raise ClaimError(f"{file}: {claim.id}: it has no reading; add a check under @NAME.reading('in words').")
             yield claim
 
 
@@ -116,11 +120,12 @@ def _check(claim: Claim, known: dict[str, Claim]) -> None:
     for name in ("id", "place", "said_by", "words", "statement", "sensitivity"):
         if not isinstance(getattr(claim, name), str) or not getattr(claim, name).strip():
             raise fault(claim, f"{name} must be a text, got {getattr(claim, name)!r}")
+    for name in ("assumptions", "flaw", "paper"):
+        if not isinstance(getattr(claim, name), str):
+            raise fault(claim, f"{name} must be a text, which may be empty, got {getattr(claim, name)!r}")
     if not isinstance(claim.link, str) or (claim.link and not claim.link.startswith("https://")):
         raise fault(claim, f"link must be an address that begins with https://, got {claim.link!r}")
+    if claim.corrected == claim.id:
+        raise fault(claim, f"corrected must name another claim, got {claim.corrected!r}, its own id")
     if claim.corrected is not None and claim.corrected not in known:
         raise fault(claim, f"corrected names {claim.corrected}, which no file declares")
-    for checks in (claim.readings + claim.conditions, claim.mutants, claim.controls):
-        names = [check.name for check in checks]
-        if len(set(names)) < len(names):
-            raise fault(claim, f"two of its checks have one name: {', '.join(sorted(names))}")

@@ -55,7 +55,7 @@ class Studies:
         self._last = study
         return self._read[study]
 
-    def around(self, error: Exception) -> str:
+    def around(self, error: BaseException) -> str:
         """Name the table, or the folder, in which a check that failed missed a column or a table."""
         if not self._last or not isinstance(error, (KeyError, NameError)):  # pandas: an unknown name in a query
             return ""

@@ -1,7 +1,6 @@
 """The machinery of judgement: every verdict can be reached, and a check that cannot fail is refused."""
 
 import json
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pandas as pd
 import pytest
 import sympy
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from fedstat.claims import (
     Claim,
@@ -28,13 +26,12 @@ from fedstat.claims import (
     identity,
     inclusions,
     judge,
-    judge_all,
     missing,
     not_checkable,
     plain,
     probability,
-    read_claims,
     read_ledger,
+    remark,
     sampled,
     search,
     table,
@@ -43,7 +40,6 @@ from fedstat.claims import (
 )
 from fedstat.claims.counterexample import searching
 from fedstat.claims.mutation import in_words
-from fedstat.cli import app
 from fedstat.inference import clopper_pearson
 from simulations.tables import write_tables
 
@@ -230,7 +226,7 @@ FOUND = {
     "bad": Evidence("refuted", "b", 1, 2.0, "x = 1"),
     "open": Evidence("undecided", "c", 1),
     "dark": Evidence("not-checkable", "d", 1),
-    "either": Evidence("ambiguous", "e", 1),
+    "tried": Evidence("holds-on-cases", "e", 1),
 }
 
 
@@ -269,19 +265,67 @@ def test_a_verdict_follows_what_the_words_may_mean(readings, conditions, verdict
     assert (judged.verdict, judged.saved_by) == (verdict, saved_by)
 
 
-def test_readings_of_which_none_is_nearest_and_readings_that_nobody_means():
-    assert judge(claim("bad", "good", nearest=False)).verdict == "ambiguous"
-    assert judge(claim("good", "good", nearest=False)).verdict == "holds"
+@pytest.mark.parametrize(
+    ("readings", "verdict"),
+    [
+        (["bad", "good"], "ambiguous"),
+        (["open", "tried", "bad"], "ambiguous"),
+        (["good", "good"], "holds"),
+        (["good", "tried"], "holds-on-cases"),
+        (["good", "open"], "undecided"),
+        (["open", "bad"], "undecided"),
+        (["bad", "open"], "undecided"),
+        (["good", "dark"], "not-checkable"),
+        (["bad", "bad"], "refuted"),
+    ],
+)
+def test_of_readings_of_which_none_is_nearest_the_weakest_decides_unless_they_contradict(readings, verdict):
+    assert judge(claim(*readings, nearest=False)).verdict == verdict
+
+
+def test_readings_that_nobody_means():
     assert judge(claim("bad", "good", natural=False)).verdict == "refuted"
     assert judge(claim("good", "bad", natural=False)).verdict == "holds"
 
 
-@pytest.mark.parametrize("name", ["good", "open", "dark", "either"])
+@pytest.mark.parametrize("name", ["good", "open", "dark", "tried"])
 def test_a_mutant_that_is_not_refuted_raises(name):
     e = FOUND[name]
     with pytest.raises(ClaimError, match=f"its mutant 'broken' came out {e.verdict}, it must be refuted: {e.summary}"):
         judge(claim("good", mutant=name))
     assert judge(claim("good", mutant=name), with_mutant=False).verdict == "holds"
+
+
+def test_readings_that_hide_each_other_or_that_nobody_means_are_refused():
+    twice, beside, strange = claim("bad"), claim("good", conditions=["good"]), claim()
+    twice.reading("bad 0")(lambda: FOUND["good"])
+    beside.condition("good 0")(lambda: FOUND["bad"])
+    strange.reading("strange", natural=False)(lambda: FOUND["good"])
+    for made, words in (
+        (twice, "X-1: two of its checks have one name: bad 0, bad 0"),
+        (beside, "X-1: two of its checks have one name: good 0, good 0, if good"),
+        (strange, "X-1: it has no natural reading; add a check"),
+    ):
+        with pytest.raises(ClaimError, match=words):
+            judge(made)
+
+
+@pytest.mark.parametrize("verdict", ["proven", "ambiguous", None])
+def test_a_check_finds_one_of_six_verdicts(verdict):
+    with pytest.raises(ValueError, match=rf'verdict must be one of "holds", .* "not-checkable", got {verdict!r}'):
+        Evidence(verdict, "a", 1)
+
+
+@pytest.mark.parametrize(
+    ("readings", "natural", "cited"),
+    [
+        (["good", "bad"], False, "'' holds.\na.\n"),
+        (["bad", "good"], False, "'' is refuted.\nCounterexample: x = 1.\n"),
+        (["good", "bad"], True, "'' is true in one reading: good 0.\nCounterexample: x = 1.\n"),
+    ],
+)
+def test_a_counterexample_is_cited_against_what_does_not_stand(readings, natural, cited):
+    assert cited in remark(judge(claim(*readings, natural=natural)), {})
 
 
 def test_a_check_that_cannot_fail_or_cannot_pass_is_refused():
@@ -361,143 +405,6 @@ def test_statements_are_written_plainly():
         "sqrt(C / n dot y^top H y) => chevron.l a, b chevron.r": "√(C / n · yᵀ H y) ⇒ ⟨ a, b ⟩",
     }
     assert {statement: plain(statement) for statement in written} == written
-
-
-# --- anybody's claims ------------------------------------------------------------------------------------------
-
-FILE = """
-from fedstat.claims import Claim, enumeration
-from limits import LIMIT
-
-SQUARES = Claim(
-    id="{id}", place="line 1", said_by="paper", severity="false", words="Squares exceed their roots.",
-    statement="n^2 > n", sensitivity="any n",
-)
-
-
-@SQUARES.reading("whole numbers")
-def whole():
-    return enumeration(range(2, LIMIT), lambda n: n * n > n, of="numbers")
-"""
-MUTANT = """
-
-@SQUARES.mutant("n^2 / 2")
-def half():
-    return enumeration(range(2, LIMIT), lambda n: n * n / 2 > n, of="numbers")
-"""
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Return a folder with a claim file and what it imports; forget its modules afterwards."""
-    monkeypatch.setattr("sys.path", [*sys.path])
-    (tmp_path / "limits.py").write_text("LIMIT = 9\n")
-    (tmp_path / "squares.py").write_text(FILE.format(id="SQ-1") + MUTANT)
-    yield tmp_path
-    for name in ("limits", "squares", "cubes", "other"):
-        sys.modules.pop(name, None)
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("n != 3", r"SQ-0: it came out refuted and has no control; add .* What refutes it: n = 3"),
-        ("1 / (n - 3) < 1", r"SQ-0: its reading 'all' raised ZeroDivisionError in line 5: division by zero"),
-    ],
-)
-def test_a_claim_that_cannot_be_judged_leaves_the_verdicts_of_others(folder, right, wrong):
-    (folder / "other.py").write_text(
-        "from fedstat.claims import Claim, enumeration\n"
-        'C = Claim(id="SQ-0", place="a", said_by="paper", severity="false", words="b.",'
-        ' statement="c", sensitivity="d")\n@C.reading("all")\n'
-        "def letter():\n"
-        f'    return enumeration(range(5), lambda n: {right}, of="numbers", show=lambda n: f"n = {{n}}")\n'
-    )
-    with pytest.raises(ClaimError, match=wrong) as error:
-        judge_all(folder)
-    assert [j.claim.id for j in error.value.judged] == ["SQ-1"]
-    done = CliRunner().invoke(app, ["judge", str(folder)])
-    assert done.exit_code == 1
-    assert "SQ-1" in done.stdout
-    assert "SQ-0: it" in done.stderr
-
-
-def test_any_folder_is_judged(folder):
-    (judgement,) = judge_all(folder)
-    assert (judgement.verdict, judgement.claim.paper) == ("holds", "")
-    printed = CliRunner().invoke(app, ["judge", str(folder), "SQ-1"])
-    assert printed.exit_code == 0, printed.output
-    assert "■ holds" in printed.output
-    assert "n² > n" in printed.output
-    assert "SQ-1, line 1\n" in printed.output
-    assert r"\begin{remark}[line 1]" in CliRunner().invoke(app, ["judge", str(folder), "--latex"]).stdout
-    as_json = json.loads(CliRunner().invoke(app, ["judge", str(folder / "squares.py"), "--json"]).stdout)
-    assert [entry["mutants"] for entry in as_json] == [{"n^2 / 2": "false for 1 of 7 numbers"}]
-
-
-def test_where_the_paper_is_read_is_told_everywhere(folder):
-    with (folder / "squares.py").open("a") as file:
-        file.write("\nSQUARES.link = 'https://doi.org/10.1/squares_1'\n")
-    for shown in ("SQ-1", "--json"):
-        assert "https://doi.org/10.1/squares_1" in CliRunner().invoke(app, ["judge", str(folder), shown]).stdout
-    assert r"https://doi.org/10.1/squares\_1" in CliRunner().invoke(app, ["judge", str(folder), "--latex"]).stdout
-
-
-@pytest.mark.parametrize(
-    ("place", "link"),
-    [
-        ("Roy (ICLR 2021, arXiv:2102.07623), Corollary 4.6", "https://arxiv.org/abs/2102.07623"),
-        ("Lemma 1, equation (4), doi:10.48550/arXiv.1909.04715", "https://doi.org/10.48550/arXiv.1909.04715"),
-        ("folklore", ""),
-    ],
-)
-def test_a_place_that_names_a_number_has_a_link(folder, place, link):
-    (folder / "squares.py").write_text(FILE.format(id="SQ-1").replace("line 1", place))
-    assert read_claims(folder)["SQ-1"].link == link
-
-
-def refused(folder, *arguments):
-    printed = CliRunner().invoke(app, ["judge", str(folder), *arguments])
-    assert printed.exit_code == 1
-    assert "Traceback" not in printed.output
-    return printed.stderr
-
-
-def test_a_file_that_cannot_be_judged_is_named_with_its_field(folder):
-    assert f"{folder} has no claim SQ-7; there are SQ-1" in refused(folder, "SQ-7")
-    (folder / "squares.py").write_text(FILE.format(id="SQ-1"))
-    sys.modules.pop("squares")
-    assert f"{folder / 'squares.py'}: SQ-1: nothing shows that its check can fail" in refused(folder / "squares.py")
-
-
-def test_two_files_with_one_id_are_named(folder):
-    (folder / "cubes.py").write_text(FILE.format(id="SQ-1") + MUTANT)
-    message = refused(folder)
-    assert f"{folder / 'squares.py'}: the id SQ-1 is taken by {folder / 'cubes.py'}" in message
-
-
-def test_a_file_that_does_not_run_is_named(folder):
-    (folder / "cubes.py").write_text("import nothing_of_that_name\n")
-    assert f"{folder / 'cubes.py'} cannot be run: ModuleNotFoundError" in refused(folder)
-    (folder / "cubes.py").write_text("raise SystemExit(0)\n")  # and is no success
-    assert f"{folder / 'cubes.py'} cannot be run: SystemExit: 0." in refused(folder)
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"severity": "grave"}, "severity must be one of misprint, unstated condition, false, got 'grave'"),
-        ({"place": " "}, "place must be a text, got ' '"),
-        ({"link": "squares.org"}, "link must be an address that begins with https://, got 'squares.org'"),
-        ({"corrected": "SQ-1c"}, "corrected names SQ-1c, which no file declares"),
-    ],
-)
-def test_a_wrong_field_is_named(folder, fields, words):
-    text = FILE.format(id="SQ-1") + MUTANT + "".join(f"\nSQUARES.{k} = {v!r}\n" for k, v in fields.items())
-    (folder / "squares.py").write_text(text)
-    with pytest.raises(ClaimError, match="SQ-1: ") as error:
-        read_claims(folder)
-    assert words in str(error.value)
 
 
 def test_a_reading_that_raises_names_file_table_and_column(tmp_path):
