@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -115,8 +116,10 @@ class Sides:
     names: tuple[str, str] = ("found", "claimed")
 
     def __str__(self) -> str:
-        left, right = (exact(total(side)) for side in (self.left, self.right))
-        return f"{self.case}: {self.names[0]} {left}, {self.names[1]} {right}"
+        left, right = total(self.left), total(self.right)
+        told = f"{self.case}: {self.names[0]} {exact(left)}, {self.names[1]} {exact(right)}"
+        apart = abs(Fraction(left) - Fraction(right))  # six decimals may not show it
+        return f"{told}, {exact(apart)} apart" if 0 < apart * 10**5 < abs(Fraction(right)) else told
 
 
 def exact(value: Any) -> str:
@@ -131,7 +134,9 @@ def exact(value: Any) -> str:
     """
     fraction = Fraction(value)
     short = max(abs(fraction.numerator), fraction.denominator) < 10**6
-    return (str(value) if short else f"{float(fraction):.6g}").replace("-", "−")
+    huge = abs(fraction) > 10**300  # above all floats
+    size = (Decimal(fraction.numerator) / fraction.denominator).normalize() if huge else float(fraction)
+    return (str(value) if short else f"{size:.6g}").replace("-", "−")
 
 
 def compared(

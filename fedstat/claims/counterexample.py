@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -77,13 +78,17 @@ def search(
     from hypothesis import HealthCheck, given, settings, target
 
     choice("relation", relation, ("<=", "=="))
-    sharpness: list[float] = []
+    tried: list[float | None] = []
     failing: list[tuple[Any, float, float]] = []
 
-    def sharp(left: float, right: float) -> float:
-        if relation == "==":
-            return float(abs(left - right))
-        return float(left / right) if right > 0 and max(left, right) > 1e3 * tolerance else 0.0
+    def sharp(left: float, right: float) -> float | None:
+        if relation == "<=" and not (right > 0 and max(left, right) > 1e3 * tolerance):
+            return None
+        try:
+            found = float(abs(left - right) if relation == "==" else left / right)
+        except OverflowError:
+            return None
+        return found if math.isfinite(found) else None
 
     def holds(left: float, right: float) -> bool:
         return (abs(left - right) if relation == "==" else left - right) <= tolerance  # written so that NaN fails
@@ -101,8 +106,8 @@ def search(
     def attempt(case: Any) -> None:
         both = sides(case)
         left, right = map(total, both)
-        sharpness.append(sharp(left, right))
-        target(min(sharpness[-1], 1e6))
+        tried.append(sharp(left, right))
+        target(min(tried[-1] or 0.0, 1e6))
         mutants.meet(*both)
         if not holds(left, right):
             failing.append((case, left, right))
@@ -115,13 +120,16 @@ def search(
         case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
         word = "differs from" if relation == "==" else "exceeds"
         written = _written(left), _written(right)
-        gap = f" by {number(float(abs(left - right)), 2)}" if relation == "==" or written[0] == written[1] else ""
+        apart = exact(abs(left - right)) if isinstance(left - right, Rational) else number(float(abs(left - right)), 2)
+        gap = f" by {apart}" if relation == "==" or written[0] == written[1] else ""
         sides_in_words = f"{names[0]} {written[0]} {word} {names[1]} {written[1]}"
         summary = f"{sides_in_words}{gap} in the smallest counterexample"
-        return Evidence("refuted", summary, len(sharpness), sharp(left, right), show(case))
+        return Evidence("refuted", summary, len(tried), sharp(left, right), show(case))
+    margin = max((found for found in tried if found is not None), default=None)
     what = "difference" if relation == "==" else "ratio of the two sides"
-    summary = f"no counterexample in {len(sharpness)} cases; largest {what} {max(sharpness):.3g}"
-    return Evidence("holds-on-cases", summary, len(sharpness), max(sharpness), made=mutants.refuted)
+    summary = f"no counterexample in {len(tried)} cases"
+    summary += "" if margin is None else f"; largest {what} {margin:.3g}"
+    return Evidence("holds-on-cases", summary, len(tried), margin, made=mutants.refuted)
 
 
 def _written(side: Any) -> str:

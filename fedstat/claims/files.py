@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -27,8 +26,8 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     Raises
     ------
     ClaimError
-        If there is no such file, it is no Python file, cannot be run or declares no claim; if a claim lacks a reading;
-        if a field is not as it should be, or two claims have one id.
+        If there is no such file, it is no Python file, cannot be run or declares no claim; if a field is not as
+        it should be, or two claims have one id.
 
     Examples
     --------
@@ -54,7 +53,7 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
     found: dict[str, Claim] = {}
     for file in _files(path):
         module = _run(file)
-        for claim in _declared(module, file):
+        for claim in _declared(module):
             if claim.id in found:
                 raise ClaimError(f"{file}: the id {claim.id} is taken by {found[claim.id].file}; ids must differ.")
             claim.file = file
@@ -94,16 +93,13 @@ def _run(file: Path) -> ModuleType:
         raise ClaimError(f"{file} cannot be run: {type(error).__name__}: {str(error).rstrip('.')}.") from error
 
 
-def _declared(module: ModuleType, file: Path) -> Iterator[Claim]:
-    """Yield the claims that this file declares itself, and not those that it imports."""
+def _declared(module: ModuleType) -> list[Claim]:
+    """Return the claims that a file declares itself, and not those that it imports."""
     held: list[object] = []
     for value in vars(module).values():
         held += value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
-    for claim in {id(value): value for value in held if isinstance(value, Claim)}.values():
-        if claim.module == module.__name__:
-            if not claim.readings:
-                raise ClaimError(f"{file}: {claim.id}: it has no reading; add a check under @NAME.reading('in words').")
-            yield claim
+    claims = {id(value): value for value in held if isinstance(value, Claim)}.values()
+    return [claim for claim in claims if claim.module == module.__name__]
 
 
 def _cited(place: object) -> str:

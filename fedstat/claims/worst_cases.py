@@ -294,10 +294,7 @@ class _Told(Client):
 
 
 class Problem:
-    """A run on symbols; the optimum is the origin, where the clients' weighted gradients add up to zero.
-
-    Of functions that need not be convex that is any stationary point, and what is asked must not depend on it.
-    """
+    """A run on symbols; the optimum is the origin, where the clients' weighted gradients add up to zero."""
 
     def __init__(self, method: Method, clients: Sequence[Functions], weights: Sequence[float] | None) -> None:
         if not clients or not all(isinstance(kind, Functions) for kind in clients):

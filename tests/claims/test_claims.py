@@ -73,6 +73,20 @@ def test_sides_are_compared_exactly_and_named():
     assert compared(cases, of="numbers", relation="==").counterexample == "n = 1: share 1/3, limit 1"
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "told"),
+    [
+        (0.1 + 0.2, 0.3, "found 0.3, claimed 0.3, 5.55112e−17 apart"),
+        (Fraction(1, 3) + Fraction(3, 10**10), Fraction(1, 3), "found 0.333333, claimed 1/3, 3e−10 apart"),
+        (1.000004, 0.9999996, "found 1, claimed 1, 4.4e−06 apart"),
+        (2, Fraction(1, 3), "found 2, claimed 1/3"),
+        (10**400 + 1, 10**400, "found 1e+400, claimed 1e+400, 1 apart"),
+    ],
+)
+def test_sides_that_look_alike_say_how_far_they_are_apart(left, right, told):
+    assert compared([Sides("x", left, right)], of="numbers").counterexample == f"x: {told}"
+
+
 def test_an_equality_needs_exact_sides():
     """In floats 0.1 + 0.2 is not 0.3, in fractions it is."""
     w = sympy.Symbol("w")
@@ -137,6 +151,24 @@ def test_search_takes_nan_for_a_failure_and_lets_other_errors_through():
 
     with pytest.raises(AssertionError, match="the check itself"):
         search(st.just(0), broken)
+
+
+@pytest.mark.parametrize(
+    ("sides", "relation", "summary", "margin"),
+    [
+        ((-3, -2), "<=", "no counterexample in 1 cases", None),
+        ((-INFINITY, 5.0), "<=", "no counterexample in 1 cases", None),
+        ((5.0, INFINITY), "<=", "no counterexample in 1 cases; largest ratio of the two sides 0", 0.0),
+        ((INFINITY, 5.0), "<=", "found inf exceeds claimed 5 in the smallest counterexample", None),
+        ((float("nan"), 1.0), "==", "found – differs from claimed 1 by – in the smallest counterexample", None),
+        ((Fraction(10**400), 1), "<=", "found 1e+400 exceeds claimed 1 in the smallest counterexample", None),
+        ((-(10**400), 0), "==", "found −1e+400 differs from claimed 0 by 1e+400 in the smallest counterexample", None),
+        ((1, 10**400), "<=", "no counterexample in 1 cases; largest ratio of the two sides 0", 0.0),
+    ],
+)
+def test_search_forms_ratios_only_where_there_are_finite_ones(sides, relation, summary, margin):
+    found = search(st.just(0), lambda _: sides, relation=relation)
+    assert (found.summary, found.margin) == (summary, margin)
 
 
 def test_search_repeats_itself():

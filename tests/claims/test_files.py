@@ -113,6 +113,8 @@ def test_a_file_that_cannot_be_judged_is_named_with_its_field(folder):
     (folder / "squares.py").write_text(FILE.format(id="SQ-1"))
     sys.modules.pop("squares")
     assert f"{folder / 'squares.py'}: SQ-1: nothing shows that its check can fail" in refused(folder / "squares.py")
+    (folder / "other.py").write_text(FILE.format(id="SQ-0").split("@")[0])
+    assert f"{folder / 'other.py'}: SQ-0: it has no reading; add a check" in refused(folder / "other.py")
 
 
 def test_two_files_with_one_id_are_named(folder):
