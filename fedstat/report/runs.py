@@ -45,6 +45,7 @@ TEMPLATE = Path(__file__).parent / "runs.typ"
 _ROWS = 60
 #: Said where nothing is known of how parameters came about.
 _UNTUNED = "Whether methods were tuned is not known here."
+_PREDICTED = "Predictions sample by sample"
 #: Behind what a long word may break.
 _BREAKS = re.compile(r"[-/_.,=:]|[^-/_.,=:]{20}")
 #: Measures of inequality over clients that are printed, and whether they are told in points.
@@ -82,10 +83,11 @@ def report_runs(
     comparison = replace(comparison, scores=with_bytes(comparison.scores, [source.traffic for source in sources]))
     options = _options(columns or {}, {"title": title, "event": event, "plan": plan, **how})
     command = shlex.join(["fedstat", "report", *map(str, runs), "--out", str(out), *options])
-    assessed = _assessed(runs, sources, comparison, event, how)
+    failed = list[str]()
+    assessed = _assessed(runs, sources, comparison, event, how, failed)
     if event is not None and assessed is None:
         raise ValueError(f"event must be left out unless a single run keeps its predictions, got {event!r}.")
-    later = _assessed(runs, sources, comparison, event, how, new_clients=True)
+    later = _assessed(runs, sources, comparison, event, how, failed, new_clients=True)
     with tempfile.TemporaryDirectory() as place:
         names, labels = _names(comparison, sources), comparison.scores.methods
         figures, absent = _figures(comparison, names, assessed, Path(place))
@@ -109,7 +111,7 @@ def report_runs(
             "command": command,
             "version": __version__,
         }
-        data["left_out"] = [*absent, *_left_out(data)]
+        data["left_out"] = [*absent, *failed, *_left_out(data, *failed)]
         typeset(TEMPLATE, _soft(data), files, target, day=day or date.today())
     return comparison
 
@@ -152,17 +154,29 @@ def _assessed(
     comparison: Comparison,
     event: str | None,
     how: Mapping[str, Any],
+    failed: list[str],
     new_clients: bool = False,
 ) -> Assessment | None:
-    """Assess the predictions of a run that keeps them, and that stands alone, or those for its new clients."""
+    """Assess the predictions of a run that keeps them, and that stands alone, or those for its new clients.
+
+    Why that fails, unless there is an `event` that may be at fault, goes to `failed`.
+    """
     if len(runs) > 1 or not sources[0].predicts or (new_clients and not (Path(runs[0]) / NEW_CLIENTS).exists()):
         return None
     control = _reference(comparison)
     given: dict[str, Any] = {"level": comparison.level, "event": event}
     if new_clients:  # which are offered other models than those that took part have, and some methods offer none
         offered = set(pd.read_parquet(Path(runs[0]) / NEW_CLIENTS, columns=["method"])["method"])
-        return assess(runs[0], control=control if control in offered else None, new_clients=True, **given)
-    return assess(runs[0], control=control, estimand=how.get("estimand"), split=how.get("split"), **given)
+        given |= {"control": control if control in offered else None, "new_clients": True}
+    else:
+        given |= {"control": control, "estimand": how.get("estimand"), "split": how.get("split")}
+    try:
+        return assess(runs[0], **given)
+    except ValueError as error:
+        if event is not None:
+            raise
+        failed.append(f"{'Predictions for new clients' if new_clients else _PREDICTED}: {error}")
+        return None
 
 
 def _told(assessed: Assessment) -> dict[str, Any]:
@@ -395,17 +409,17 @@ def _versions(table: pd.DataFrame, measure: str, points: bool) -> list[str]:
     return [raw, shrunken if low == "–" else f"{shrunken} [{low}, {high}]", noise]
 
 
-def _left_out(data: Mapping[str, Any]) -> list[str]:
-    """Say which sections have nothing to show, and why."""
+def _left_out(data: Mapping[str, Any], *told: str) -> list[str]:
+    """Say which sections have nothing to show, and why, but for what was `told` before."""
     said = {
         "methods": "Settings of methods and training: the tables do not name them.",
-        "predictions": "Predictions sample by sample: no single run that was asked to keep them (predictions = true).",
+        "predictions": f"{_PREDICTED}: no single run that was asked to keep them (predictions = true).",
         "sizes": "Who holds what: the number of samples of each client is not known.",
         "fairness": "Inequality over clients: it needs accuracies and the number of test samples of each client.",
         "traffic": "Traffic: the bytes that travelled are not known.",
         "fingerprints": "Hashes of the data: only runs of fedstat carry them.",
     }
-    found = [words for name, words in said.items() if data[name] is None]
+    found = [words for name, words in said.items() if data[name] is None and not (name == "predictions" and told)]
     if "partition.svg" not in data["figures"]:
         found.append("A picture of who holds which classes: only folders of fedstat run hold one.")
     if "clients.svg" not in data["figures"] and data["fairness"] is None:

@@ -124,6 +124,25 @@ def test_a_new_site_is_named_in_the_file_and_is_the_same_under_every_seed(tmp_pa
     assert fs.experiment.read(tmp_path / "out" / "experiment.toml").partition.new_clients == (LATER,)
 
 
+@pytest.mark.parametrize("kind", ["group", "iid"])
+def test_predictions_are_assessed_where_each_seed_keeps_other_clients_from_training(tmp_path, kind):
+    patients(tmp_path)
+    data = {"file": "t.csv", "client": "site", "target": "died", "prepare": "standard"}
+    dealt = {"kind": kind, "test": 0.3, "new_clients": 0.25} | ({"clients": 4} if kind == "iid" else {})
+    how = {"seed": [0, 1, 2], "evaluation": {"predictions": True, "last": 1}, "method": {"FedAvg": {}, "Local": {}}}
+    fs.experiment.run(parse(changed(data=data, partition=dealt, **how), tmp_path), tmp_path / "out", progress=False)
+    measured = pd.read_csv(tmp_path / "out/clients.csv", dtype={"name": str})
+    assert (measured.groupby("client")["name"].nunique() > 1).any()
+    found = fs.assess(tmp_path / "out", "accuracy")
+    by = "name" if kind == "group" else "client"  # clients without names of their own are others under each seed
+    mean = measured.groupby(["method", by])["accuracy"].mean().to_dict()
+    assert found.clients.set_index(["method", by])["estimate"].to_dict() == pytest.approx(mean)
+    assert ("on clients and patients drawn anew" in found.conclusions[-1]) == (kind == "iid")
+    assert ("others, one of each seed" in " ".join(found.notes)) == (kind == "iid")
+    later = fs.assess(tmp_path / "out", "accuracy", new_clients=True)
+    assert set(later.clients["name"]) == set(pd.read_csv(tmp_path / "out/new-clients.csv", dtype=str)["name"])
+
+
 @pytest.mark.filterwarnings("ignore:kappa = 0.5 asks for more factors")
 @pytest.mark.parametrize("new", [f'["{LATER}"]', "0.25"])  # a share is of other sites under other seeds
 def test_predictions_for_new_sites_are_assessed_by_name(tmp_path, new):

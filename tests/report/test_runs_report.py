@@ -17,6 +17,7 @@ from fedstat.inference import compare
 from fedstat.inference.reading.joining import with_bytes
 from fedstat.report.runs import report_runs
 from tests.support.comparisons import scores
+from tests.support.experiments import images, own
 
 pytestmark = pytest.mark.slow
 
@@ -285,6 +286,22 @@ def test_a_run_that_tests_nobody_with_the_event_is_reported_without_curves(tmp_p
     assert "decision curves: a picture needs patients with and without the event, got 0 events of 18." in words
     assert "The event is 'ill', of the classes 'ill' and 'well'." in words
     assert "report.html --event ill" in words
+
+
+def test_predictions_that_cannot_be_assessed_are_listed_among_what_is_left_out(tmp_path):
+    images(tmp_path)
+    dealt = {"kind": "dirichlet", "clients": 3, "alpha": 1.0, "test": "own classes"}
+    run(own(tmp_path, partition=dealt, seed=[0, 1], evaluation={"predictions": True}), tmp_path / "out", progress=False)
+    with pytest.raises(ValueError, match="deals the same test samples to other clients") as refused:
+        fs.assess(tmp_path / "out")
+    report_runs([tmp_path / "out"], tmp_path / "a.html", day=DAY)
+    page = Words()
+    page.feed((tmp_path / "a.html").read_text())
+    words = plain(" ".join(page.words))
+    assert f"Predictions sample by sample: {refused.value}" in words[words.find("What is not in this report") :]
+    assert "no single run that was asked to keep them" not in words
+    with pytest.raises(ValueError, match="deals the same test samples"):
+        report_runs([tmp_path / "out"], tmp_path / "b.html", event="1", day=DAY)
 
 
 def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_named(tmp_path):

@@ -190,7 +190,10 @@ def predictions_of(
     read, named = _of_event(
         _cells(rows, Path("the run")), Path("the run"), event, every.pop() if len(every) == 1 else ()
     )
-    anew = design is not None and design.clients == "new" and bool((read["name"] == read["client"].astype(str)).all())
+    anew = design is not None and design.clients == "new" and bool(read["name"].str.isdecimal().all())
+    if (read.groupby("client")["name"].nunique() > 1).any():  # each seed numbers those that train under it
+        read = read.assign(name=read["client"].astype(str)) if anew else read.assign(client=read["name"])
+    anew = anew and bool((read["name"] == read["client"].astype(str)).all())
     return read, (design and design.test_to_train) or 0.0, anew, told + named
 
 
