@@ -68,9 +68,9 @@ def from_csv(
     Raises
     ------
     ValueError
-        For ragged lines, missing columns, text or missing values in input columns; with "standard" also for a column of
-        text with more different values than half of its rows, unless `inputs` names it. The message names
-        the line or the column.
+        For ragged lines, missing columns, text or missing values in input columns, and missing targets, which NA, NaN
+        and null are as well; with "standard" also for a column of text with more different values than half of its
+        rows, unless `inputs` names it. The message names the line or the column.
 
     Examples
     --------
@@ -146,6 +146,7 @@ def read_csv(
             raise ValueError(f"{path} has no column {name!r}{_known(name, table)}")
     if table.empty:
         raise ValueError(f"{path} has a header but no samples.")
+    table[target] = table[target].mask(table[target].astype(str).str.strip().isin(_MISSING))
     x = table[_input_columns(path, table, {"client": client, "target": target}, inputs, drop)]
     if delimiter == ";":
         table[target] = table[target].str.replace(r"^(\s*[-+]?\d+),(\d+\s*)$", r"\1.\2", regex=True)
@@ -154,13 +155,14 @@ def read_csv(
     if needed.isna().any(axis=None):
         row, column = np.argwhere(needed.isna().to_numpy())[0]
         name = needed.columns[column]
+        stands = ", which NA, NaN and null are as well" if name == target else ""
         impute = "" if name in (client, target) else ', or impute by prepare="standard"'
         with open(path, newline="", encoding="utf-8") as file:
             lines = csv.reader(file, delimiter=delimiter)  # fields in quotes may go over several lines
             line = [lines.line_num for _ in lines][row] + 1
         raise ValueError(
-            f"{path}, line {line}: no value in column {name!r} (a short line or a missing value). Complete or drop "
-            f"such lines{impute}."
+            f"{path}, line {line}: no value in column {name!r} (a short line or a missing value{stands}). Complete or "
+            f"drop such lines{impute}."
         )
     text = text_columns(x)
     if text and not raw:

@@ -215,10 +215,10 @@ def test_csv(tmp_path):
     clients = data.from_csv(path)
     assert clients.names == ("site0", "site1", "site2")
     assert clients.train.x.shape == (24, 2)
-    path.write_text("client,a,y\n" + "".join(f"{i % 12},{i},{['NA', 'EU'][i % 2]}\n" for i in range(60)))
+    path.write_text("client,a,y\n" + "".join(f"{i % 12},{i},{['US', 'EU'][i % 2]}\n" for i in range(60)))
     numbered = data.from_csv(path)
     assert numbered.names == tuple(str(k) for k in range(12))  # numbers sort as numbers
-    assert numbered.classes == ("EU", "NA")  # a label, not a missing value
+    assert numbered.classes == ("EU", "US")
     with pytest.raises(ValueError, match="different columns"):
         data.from_csv(path, client="y")
     path.write_bytes("client,a,y\n1,2,é\n".encode("latin-1"))
@@ -312,6 +312,9 @@ def test_one_text_among_hundreds_of_thousands_of_numbers_is_read(tmp_path, colum
         ("client,a,y\n1,2,0\n1,2,0,9\n", "ragged.*line 3"),
         ("client,a,y\n1,2,0\n1,2\n", "line 3: no value in column 'y'"),
         ('client,a,y\n"of two\nlines",2,0\n1,2\n', "line 4: no value in column 'y'"),
+        *((f"client,a,y\n1,2,0.5\n1,2,{y}\n1,2,2.5\n", "line 3: no value in column 'y'") for y in ("NA", " ", "null ")),
+        ("client,a,y\n1,2,ill\n1,2,N/A\n1,2,well\n", "line 3: no value in column 'y'.*NA, NaN and null"),
+        ("client,a,y\n1,2,\n1,2,\n", "line 2: no value in column 'y'"),
         ("client,a,y\n1,,0\n", "line 2: no value in column 'a'"),
         ("client,a,y\n1,2,0\n,2,0\n", "line 3: no value in column 'client'"),
         ("client,a,y\n1,2,0\n1,1e999,0\n", "x must be finite"),
