@@ -151,8 +151,9 @@ def summarise(
     found = {metric: count_missing(primary_rows(test, metric, last=last, estimand=models)) for metric in metrics}
     missing = {(method, metric): words for metric, of in found.items() for method, words in of.items()}
     both = traffic.assign(bytes=traffic["bytes_up"] + traffic["bytes_down"])
-    sent = both.groupby(["method", "seed"], observed=True)["bytes"].sum()
-    beside["megabytes"] = sent.groupby("method", observed=True).mean() / 1e6
+    runs = pd.MultiIndex.from_frame(test[["method", "seed"]].astype({"method": object}).drop_duplicates())
+    sent = both.astype({"method": object}).groupby(["method", "seed"])["bytes"].sum().reindex(runs, fill_value=0)
+    beside["megabytes"] = sent.groupby("method").mean() / 1e6
     # the papers' summaries are of last or best rounds, which runs that stop early do not have in common
     summed = not comparison.estimand.startswith("mse") and "kept" not in history
     papers = [*_papers(history, sizes, models), *_global(history)] if summed else []

@@ -206,16 +206,16 @@ def sizes_of(clients: pd.DataFrame) -> list[list[str]]:
 
 def traffic_of(sources: Sequence[Source]) -> list[list[str]]:
     """Return a row for each method: megabytes up and down in a run, and up for one participant in a round."""
-    known = [source.traffic for source in sources if source.traffic is not None]
-    if not known:
-        return []
-    table = pd.concat([one.astype({"method": object}) for one in known], ignore_index=True)
+    known = [(source.traffic, source.config) for source in sources if source.traffic is not None and source.config]
     rows = []
-    for label, own in table.groupby("method", sort=False):
-        runs_ = own.groupby("seed")[["bytes_up", "bytes_down"]].sum().mean() / 1e6
+    for label in dict.fromkeys(label for _, config in known for label in config["methods"]):
+        ran = {seed for _, config in known if label in config["methods"] for seed in config["seeds"]}
+        own = pd.concat([table[table["method"] == label] for table, _ in known])
+        # nobody may have taken part under a seed
+        runs_ = own[["bytes_up", "bytes_down"]].sum() / len(ran) / 1e6
         rounds = own[own["round"] > 0]
         each = rounds["bytes_up"].mean() / 1e3 if len(rounds) else 0.0
-        rows.append([str(label), f"{runs_['bytes_up']:,.2f}", f"{runs_['bytes_down']:,.2f}", f"{each:,.1f}"])
+        rows.append([label, f"{runs_['bytes_up']:,.2f}", f"{runs_['bytes_down']:,.2f}", f"{each:,.1f}"])
     return rows
 
 

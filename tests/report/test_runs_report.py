@@ -13,11 +13,15 @@ from typer.testing import CliRunner
 import fedstat as fs
 from fedstat.cli import app
 from fedstat.experiment import read, run
+from fedstat.experiment.build import set_up
+from fedstat.experiment.parsing import parse
+from fedstat.experiment.run import carry_out
 from fedstat.inference import compare
 from fedstat.inference.reading.joining import with_bytes
 from fedstat.report.runs import report_runs
+from fedstat.report.sources import read_source, traffic_of
 from tests.support.comparisons import scores
-from tests.support.experiments import images, own
+from tests.support.experiments import changed, images, own
 
 pytestmark = pytest.mark.slow
 
@@ -146,6 +150,22 @@ def test_the_web_page_says_the_same(folder, tmp_path):
     assert plain(comparison.generalises) in words
     assert len(page.images) == 4
     assert all(image.startswith("data:image/svg+xml;base64,") for image in page.images)
+
+
+@pytest.mark.parametrize("share", [0.06, 1e-6])
+def test_seeds_in_which_nobody_took_part_count_in_the_traffic(tmp_path, share):
+    attendance = {"name": "poisson", "share": share}
+    dealt = {"kind": "iid", "clients": 4}
+    of = parse(
+        changed(seed=[*range(6)], rounds=2, participation=attendance, partition=dealt, model__widths=[2000]), tmp_path
+    )
+    with pytest.warns(RuntimeWarning, match="rounds had no participant"):
+        result, summary = carry_out(set_up(of), tmp_path / "out")
+    sent = result.traffic[["bytes_up", "bytes_down"]].sum() / 6e6
+    assert (len(result.traffic) > 0) == (share == 0.06)
+    assert summary.beside.loc["FedAvg", "megabytes"] == pytest.approx(sent.sum())
+    rows = traffic_of([read_source(tmp_path / "out")])
+    assert rows[0][:3] == ["FedAvg", *(f"{mean:.2f}" for mean in sent)]
 
 
 @pytest.mark.parametrize("attack", [None, fs.attacks.SignFlip(0.2)])
@@ -374,3 +394,6 @@ def test_bytes_add_up_round_by_round():
         until = table[(table["method"] == "AB"[m]) & (table["seed"] == s) & (table["round"] <= of.rounds[t])]
         assert spent[m, s, t] == (until["bytes_up"] + until["bytes_down"]).sum()
     assert np.isnan(spent[2]).all()
+    rare = table[(table["method"] == "B") | (table["seed"] == 1)]  # nobody took part under A's seed 0
+    np.testing.assert_array_equal(with_bytes(of, [rare]).spent[:2], np.where([[[1], [0]], [[0], [0]]], 0, spent[:2]))
+    assert np.isnan(with_bytes(of, [rare, None]).spent[0, 0]).all()  # another table may not tell

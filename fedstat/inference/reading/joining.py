@@ -92,9 +92,10 @@ def with_samples(scores: Scores, clients: pd.DataFrame | None) -> Scores:
 def with_bytes(scores: Scores, traffic: Iterable[pd.DataFrame | None]) -> Scores:
     """Add the bytes that rounds cost, as far as the tables of runs tell and the scores do not.
 
-    Methods have NaN under seeds of which no table has a row.
+    Methods have NaN under seeds of which no table has a row; but 0 if all runs have tables: then nobody took part.
     """
-    known = [table.astype({"method": object}) for table in traffic if table is not None]
+    tables = [*traffic]
+    known = [table.astype({"method": object}) for table in tables if table is not None]
     if not known or scores.spent is not None:
         return scores
     table = pd.concat(known, ignore_index=True)
@@ -102,4 +103,7 @@ def with_bytes(scores: Scores, traffic: Iterable[pd.DataFrame | None]) -> Scores
     so_far = by_run.unstack("round", fill_value=0).cumsum(axis=1).reindex(columns=scores.rounds, method="ffill")
     runs = pd.MultiIndex.from_product([scores.methods, scores.seeds])
     spent = so_far.fillna(0).reindex(runs).to_numpy(float).reshape(len(scores.methods), len(scores.seeds), -1)
+    if len(known) == len(tables):
+        told = scores.ran & np.isin(scores.methods, table["method"].unique())[:, None]
+        spent = np.where(np.isnan(spent) & told[..., None], 0, spent)
     return replace(scores, spent=spent) if (spent > 0).any() else scores
