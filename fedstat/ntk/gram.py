@@ -35,7 +35,8 @@ def infinite_gram(x: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     Parameters
     ----------
     x : ndarray, shape (N, d)
-        Inputs of any norm. A zero row gives a zero row; proportional rows give a singular matrix, without an error.
+        Inputs of any norm whose square is a finite number. A zero row gives a zero row; rows that are positive
+        multiples of one another give a singular matrix, without an error.
     device : str
         "cpu", or a torch device such as "cuda" that computes the blocks in float64. Either way the matrix itself
         is built in the host's memory, block by block: 8 N^2 bytes and little more.
@@ -48,7 +49,7 @@ def infinite_gram(x: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     Raises
     ------
     ValueError
-        If `x` is no matrix of finite numbers.
+        If `x` is no matrix of finite numbers, or the square of a norm is beyond them.
 
     References
     ----------
@@ -70,6 +71,8 @@ def infinite_gram(x: np.ndarray, *, device: str = "cpu") -> np.ndarray:
     scaled = x / np.where(largest > 0, largest, 1.0)[:, None]
     length = np.sqrt((scaled**2).sum(axis=1))
     norm, unit = largest * length, scaled / np.where(length > 0, length, 1.0)[:, None]
+    if norm.max() > np.sqrt(np.finfo(float).max):
+        raise ValueError(f"x must have norms with finite squares, got a norm of {norm.max():.3g}; scale x first.")
     block, size = (partial(_block, np), _BLOCK) if device == "cpu" else (_device_block(device), _DEVICE_BLOCK)
     gram = np.empty((len(x), len(x)))
     # small blocks gain nothing from a second thread of BLAS, and lose much on a busy machine

@@ -57,7 +57,7 @@ def convergence_factor(
 def prescribed_step(h_shared: np.ndarray, h_personal: np.ndarray, *, local_steps: int) -> float:
     """Return Theorem 1's local step size with the constant hidden in its O taken to be one.
 
-    ``(ls + lp) / (gs gp G N^2)`` with condition numbers gs, gp; zero if a kernel is singular.
+    ``(ls + lp) / (gs gp G N^2)`` with condition numbers gs, gp; zero if a kernel is singular to working precision.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def prescribed_step(h_shared: np.ndarray, h_personal: np.ndarray, *, local_steps
     kernels(h_shared, h_personal)
     whole("local_steps", local_steps, 1)
     (low_s, high_s), (low_p, high_p) = extreme_eigenvalues(h_shared), extreme_eigenvalues(h_personal)
-    low_s, low_p = max(low_s, 0.0), max(low_p, 0.0)
-    if low_s == 0 or low_p == 0:
+    rounding = len(h_shared) * np.finfo(float).eps
+    if low_s <= rounding * high_s or low_p <= rounding * high_p:
         return 0.0
     return (low_s + low_p) * (low_s / high_s) * (low_p / high_p) / (local_steps * len(h_shared) ** 2)
 
@@ -133,6 +133,10 @@ def limit_trajectory(
 
 
 def kernels(h_shared: np.ndarray, h_personal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both kernels as float64 matrices, checked for one square shape and finite entries."""
+    """Return both kernels as float64 matrices, checked for one square shape, finite entries and symmetry."""
     h_shared = array("h_shared", h_shared, ("samples", "samples"))
-    return h_shared, array("h_personal", h_personal, h_shared.shape)
+    h_personal = array("h_personal", h_personal, h_shared.shape)
+    for name, kernel in (("h_shared", h_shared), ("h_personal", h_personal)):
+        if (most := np.abs(kernel - kernel.T).max()) > 1e-10 * np.abs(kernel).max():
+            raise ValueError(f"{name} must be symmetric, but differs from its transpose by up to {most:.3g}.")
+    return h_shared, h_personal

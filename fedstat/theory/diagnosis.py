@@ -33,7 +33,7 @@ class Diagnosis:
         Theorem 1's factor per round for the squared residual.
     exact_factor, exact_factor_mean : float
         Geometric mean of the factors per round of the exact linear limit, from zero predictions: for updates
-        without 1/n, and with the mean over a client's samples.
+        without 1/n, and with the mean over a client's samples; NaN if all labels are zero, so that nothing is left.
     slowest_factor, slowest_factor_mean : float
         The same means from the start whose residual falls most slowly; the theorem's factor is meant to cover it.
     complexity : float
@@ -75,8 +75,9 @@ class Diagnosis:
 
     def __str__(self) -> str:
         def against(convention: str, exact: float, slowest: float) -> str:
-            word = "within the claim" if max(exact, slowest) <= self.claimed_factor else "slower than claimed"
-            return f"  {convention:<21}{exact:.6g} from these labels, {slowest:.6g} from the slowest start: {word}"
+            word = "within the claim" if np.fmax(exact, slowest) <= self.claimed_factor else "slower than claimed"
+            own = "" if np.isnan(exact) else f"{exact:.6g} from these labels, "
+            return f"  {convention:<21}{own}{slowest:.6g} from the slowest start: {word}"
 
         lines = [
             f"{self.samples} samples at {self.clients} clients",
@@ -90,7 +91,8 @@ class Diagnosis:
             + ("yes, a loss in [0, 1] is never above one" if self.vacuous else "no"),
         ]
         if np.isinf(self.condition_shared):
-            lines.insert(3, "the shared kernel is singular (proportional or zero inputs): Theorem 1 promises nothing")
+            why = "inputs that are zero, or positive multiples of one another"
+            lines.insert(3, f"the shared kernel is singular ({why}): Theorem 1 promises nothing")
         return "\n".join(lines)
 
 
@@ -165,13 +167,15 @@ def diagnose(
     kernel = eta_g / len(blocks) * shared + personal
 
     def slowest(steps: list[float]) -> np.ndarray:
-        """Return the top eigenvector of the round's map ``I - kernel S``, where S sums local residuals."""
+        """Return the eigenvector of the round's map ``I - kernel S`` farthest from zero; S sums local residuals."""
         root = np.zeros_like(shared)
         for rows, s in zip(blocks, steps, strict=True):
             values, vectors = np.linalg.eigh((shared + personal)[rows, rows])
             summed = s * sum((1 - s * values) ** g for g in range(local_steps))
             root[rows, rows] = (vectors * np.sqrt(np.maximum(summed, 0.0))) @ vectors.T
-        return np.asarray(np.linalg.lstsq(root, np.linalg.eigh(root @ kernel @ root)[1][:, 0], rcond=None)[0])
+        falls, vectors = np.linalg.eigh(root @ kernel @ root)
+        end = 0 if abs(1 - falls[0]) >= abs(1 - falls[-1]) else -1  # long steps go too far
+        return np.asarray(np.linalg.lstsq(root, vectors[:, end], rcond=None)[0])
 
     def exact(start: np.ndarray, steps: list[float]) -> float:
         norms = limit_trajectory(
@@ -181,6 +185,7 @@ def diagnose(
         return float((norms[reached] / norms[0]) ** (1 / reached)) if norms[0] > 0 else 1.0
 
     sums, means = [eta_l] * len(blocks), [eta_l / n for n in sizes.tolist()]
+    own, own_mean = (exact(-y, steps) if y.any() else float("nan") for steps in (sums, means))
     return Diagnosis(
         samples=len(x),
         clients=len(blocks),
@@ -195,8 +200,8 @@ def diagnose(
         claimed_factor=convergence_factor(
             shared, personal, eta_g=eta_g, eta_l=eta_l, local_steps=local_steps, clients=len(blocks)
         ),
-        exact_factor=exact(-y, sums),
-        exact_factor_mean=exact(-y, means),
+        exact_factor=own,
+        exact_factor_mean=own_mean,
         slowest_factor=exact(slowest(sums), sums),
         slowest_factor_mean=exact(slowest(means), means),
         complexity=complexity_term(shared, personal, y, len(blocks)),

@@ -30,7 +30,7 @@ def complexity_term(h_shared: np.ndarray, h_personal: np.ndarray, y: np.ndarray,
     Raises
     ------
     ValueError
-        If shapes do not fit or numbers are not finite.
+        If shapes do not fit, numbers are not finite or a kernel is not symmetric.
 
     References
     ----------

@@ -7,6 +7,8 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Literal
 
+import numpy as np
+
 from fedstat._checks import choice, number, whole
 
 Number = Fraction | float
@@ -113,11 +115,16 @@ def strongly_convex_bound(
 
     Without noise and between equal clients only the start is left; the corrected form has the factor ``gamma + 1 = 9``.
     """
+    smoothness, convexity, gradient_bound, heterogeneity, initial_distance, noise, beta = (
+        one.item() if isinstance(one, np.generic) else one  # whose whole numbers overflow
+        for one in (smoothness, convexity, gradient_bound, heterogeneity, initial_distance, noise, beta)
+    )
     steps, e = whole("steps", steps, 1), whole("local_steps", local_steps, 1)
     big_m, m = whole("clients", clients, 1), whole("participants", participants, 1)
     if m > big_m:
         raise ValueError(f"participants must be at most clients = {big_m}, got {m}.")
     number("convexity", convexity, "(0, inf)")
+    number("smoothness", smoothness)
     if not convexity <= smoothness < math.inf:
         raise ValueError(f"smoothness must be finite and at least convexity = {convexity}, got {smoothness}.")
     number("gradient_bound", gradient_bound, "[0, inf)")

@@ -37,6 +37,10 @@ def test_claimed_factor_by_hand():
     )
     assert prescribed_step(half, half, local_steps=3) == pytest.approx(1 / (3 * 16))
     assert prescribed_step(np.ones((2, 2)), np.ones((2, 2)), local_steps=1) == 0
+    multiples = np.array([[1.0, 2], [2, 4], [0, 1]])
+    assert prescribed_step(infinite_gram(multiples), np.eye(3), local_steps=1) == 0
+    assert prescribed_step(np.eye(3), infinite_gram(multiples), local_steps=1) == 0
+    assert prescribed_step(np.eye(2), infinite_gram(np.array([[1.0, 0], [-1, 0]])), local_steps=1) > 0
 
 
 @settings(max_examples=20, deadline=None)
@@ -141,6 +145,26 @@ def test_no_start_is_slower_than_the_slowest():
         assert other.exact_factor_mean <= found.slowest_factor_mean + 1e-9
 
 
+@pytest.mark.parametrize("eta_g", [0.5, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("length", [0.5, 1.0, 1.9])
+@pytest.mark.parametrize("local_steps", [1, 2, 5])
+def test_the_slowest_start_falls_by_the_spectral_radius_of_a_round(eta_g, length, local_steps):
+    x, shared, personal = kernels(n=3, clients=2, seed=1)
+    eta_l = length / extreme_eigenvalues(shared + personal)[1]
+    found = diagnose(x, np.repeat([0, 1], 3), np.zeros(6), eta_g=eta_g, eta_l=eta_l, local_steps=local_steps, rounds=20)
+    for factor, step in ((found.slowest_factor, eta_l), (found.slowest_factor_mean, eta_l / 3)):
+        summed = np.zeros((6, 6))
+        for rows in (slice(3), slice(3, 6)):
+            there = np.eye(3) - step * (shared + personal)[rows, rows]
+            summed[rows, rows] = step * sum(np.linalg.matrix_power(there, g) for g in range(local_steps))
+        whole = np.eye(6) - (eta_g / 2 * shared + personal) @ summed
+        assert factor == pytest.approx(np.abs(np.linalg.eigvals(whole)).max() ** 2, rel=1e-6)
+    assert np.isnan([found.exact_factor, found.exact_factor_mean]).all()
+    slow = found.slowest_factor > found.claimed_factor
+    assert f"exact, without 1/n   {found.slowest_factor:.6g} from the slowest start: " in str(found)
+    assert (f"{found.slowest_factor:.6g} from the slowest start: slower than claimed" in str(found)) == slow
+
+
 def test_diagnosis_of_easy_and_of_singular_clients():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(200, 3))
@@ -174,6 +198,9 @@ def test_generators_keep_their_promises():
         (lambda h: convergence_factor(h, h * np.nan, **STEPS), "h_personal must be finite"),
         (lambda h: convergence_factor(h, h, **{**STEPS, "eta_l": -1.0}), r"eta_l must be a number in \[0, inf\)"),
         (lambda h: convergence_factor(h, h, **{**STEPS, "clients": 0}), "clients must be a whole number, at least 1"),
+        (lambda h: complexity_term(h, np.triu(h), np.ones(8), 2), "h_personal must be symmetric, but differs from its"),
+        (lambda h: complexity_term(np.tril(h), h, np.ones(8), 2), "h_shared must be symmetric"),
+        (lambda h: infinite_gram(np.full((2, 2), 1e200)), r"finite squares, got a norm of 1\.41e\+200; scale x first"),
         (lambda h: complexity_term(h, h, np.ones(7), 2), r"y must have shape \(8,\)"),
         (lambda h: complexity_term(h, h, np.ones(8), 0), "clients must lie between 1"),
         (lambda h: diagnose(np.ones((3, 2)), [0, 1], np.ones(3)), "one entry per row"),

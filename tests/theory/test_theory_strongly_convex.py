@@ -141,6 +141,8 @@ def test_printed_bound_by_hand():
     assert strongly_convex_bound(np.int64(4), **in_floats, form="printed", clients=3, participants=2) == pytest.approx(
         float(found), rel=1e-15
     )
+    far = strongly_convex_bound(4, **CONSTANTS | {"initial_distance": np.int64(2**62)}, form="printed")
+    assert far == strongly_convex_bound(4, **CONSTANTS | {"initial_distance": 2**62}, form="printed")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +156,8 @@ def test_printed_bound_by_hand():
         ({"convexity": 0}, r"convexity must be a number in \(0, inf\)"),
         ({"smoothness": F(1, 2)}, "smoothness must be finite and at least convexity = 1, got 1/2"),
         ({"smoothness": float("inf")}, "smoothness must be finite"),
+        ({"smoothness": None}, "smoothness must be a number, got None"),
+        ({"smoothness": "4"}, "smoothness must be a number, got '4'"),
         ({"gradient_bound": float("nan")}, r"gradient_bound must be a number in \[0, inf\)"),
         ({"heterogeneity": -1}, "heterogeneity must be"),
         ({"initial_distance": -1}, "initial_distance must be"),
