@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedstat._checks import array, whole
 from fedstat._threads import one_thread
 
 
@@ -16,7 +17,7 @@ def principal_components_loadings(r: np.ndarray, m: int) -> np.ndarray:
     Parameters
     ----------
     r : ndarray, shape (p, p)
-        Correlation matrix.
+        Correlation matrix, or one that is reduced by specific variances; symmetric.
     m : int
         Number of components, from 1 to p.
 
@@ -28,7 +29,7 @@ def principal_components_loadings(r: np.ndarray, m: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `m` is out of range.
+        If `r` is not symmetric, or `m` is out of range.
 
     Examples
     --------
@@ -40,7 +41,10 @@ def principal_components_loadings(r: np.ndarray, m: int) -> np.ndarray:
 
     Principal components take a share of the specific variance as well, so their loadings are too large.
     """
-    if not 1 <= m <= len(r):
+    r = array("r", r, ("variables", "variables"))
+    if (most := np.abs(r - r.T).max()) > 1e-6:  # rounding in single precision
+        raise ValueError(f"r must be symmetric, but differs from its transpose by up to {most:.3g}.")
+    if not 1 <= whole("m", m) <= len(r):
         raise ValueError(f"m must lie between 1 and the {len(r)} variables, got {m}.")
     with one_thread(len(r)):
         values, vectors = np.linalg.eigh(r)

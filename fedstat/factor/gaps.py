@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedstat._checks import choice
+from fedstat._checks import array, choice
 from fedstat.factor.moments import Moments
 
 Missing = Literal["pairwise", "likelihood"]
@@ -42,7 +42,8 @@ def moments_with_gaps(x: np.ndarray, how: Missing = "likelihood", *, weights: np
     Raises
     ------
     ValueError
-        If no row has the values of two columns; or columns are combinations of others where likelihood is asked for.
+        If `x` is no matrix of numbers and NaN with moderate squares, a weight is negative or not finite, no row has the
+        values of two columns; or columns are combinations of others where likelihood is asked for.
 
     Examples
     --------
@@ -60,8 +61,11 @@ def moments_with_gaps(x: np.ndarray, how: Missing = "likelihood", *, weights: np
     """
     choice("how", how, MISSING)
     x = np.asarray(x, dtype=np.float64)
-    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
     known = ~np.isnan(x)
+    Moments.of(np.where(known, x, 0.0))  # refuses what is no table, and numbers without squares
+    w = np.ones(len(x)) if weights is None else array("weights", weights, (len(x),))
+    if w.min() < 0:
+        raise ValueError(f"weights must be numbers of times, at least 0, got {w.min():g}.")
     together = (known * w[:, None]).T @ known
     if not together.all():
         i, j = np.argwhere(together == 0)[0]
@@ -132,6 +136,6 @@ def _likelihood(z: np.ndarray, known: np.ndarray, w: np.ndarray) -> tuple[np.nda
             second += np.outer(start, own) + np.outer(own, start)
         before, mean = s, first / n
         s = second / n - np.outer(mean, mean)
-        if np.abs(s - before).max() < _SETTLED:
+        if np.abs(s - before).max(initial=0) < _SETTLED:
             return mean, s
     raise ValueError(f"the likelihood has not settled after {_STEPS} steps: too many values are missing.")

@@ -163,6 +163,21 @@ def test_minres_finds_the_same_minimum(r, m):
     np.testing.assert_allclose(fit.communalities_, np.minimum(norms, 1), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("r", "m", "message"),
+    [
+        ([[1, 0.5], [0.2, 1]], 1, r"r must be symmetric, but differs from its transpose by up to 0\.3"),
+        ([[1, 0.5, 0.2]], 1, r"r must have shape \(variables, variables\)"),
+        ([[1, np.nan], [np.nan, 1]], 1, "r must be finite"),
+        (np.eye(2), 1.5, "m must be a whole number, got 1.5"),
+        (np.eye(2), 3, "m must lie between 1 and the 2 variables, got 3"),
+    ],
+)
+def test_components_are_those_of_symmetric_matrices(r, m, message):
+    with pytest.raises(ValueError, match=message):
+        principal_components_loadings(r, m)
+
+
 def test_fifty_digits_agree():
     """The definition by Jacobi's method in multiple precision, on correlations that are exact in both."""
     r = np.eye(4)

@@ -160,8 +160,38 @@ def test_the_bootstrap_smooths_what_belongs_to_no_table():
         ([[1, np.nan], [2, np.nan]], "pairwise", "none has columns 0 and 1"),
         ([[1, 2], [3, 3], [2, np.nan]], "mean", "how must be"),
         ([[1, 5], [2, 5], [np.nan, 7]], "pairwise", "must vary in the rows that have columns 0 and 1"),
+        *(
+            case
+            for how in MISSING
+            for case in [
+                ([1, np.nan, 2], how, r"x must be a matrix .* got shape \(3,\)"),
+                ([[1, 2], [np.inf, 3], [2, np.nan]], how, "x must be finite, but row 1, column 0 holds inf"),
+                ([[1e200, 2], [2e200, 3], [2, np.nan]], how, r"column 0 ranges from 2 to 2e\+200; multiply it by"),
+            ]
+        ),
     ],
 )
 def test_tables_without_correlations_are_refused(x, how, message):
     with pytest.raises(ValueError, match=message):
         moments_with_gaps(np.array(x, dtype=float), how)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, np.nan, 1], r"weights must be finite, but holds nan at \[1\]"),
+        ([1, 1], r"weights must have shape \(3,\)"),
+        ([1, -2, 1], "weights must be numbers of times, at least 0, got -2"),
+    ],
+)
+def test_weights_are_numbers_of_times(weights, message):
+    with pytest.raises(ValueError, match=message):
+        moments_with_gaps([[1, 2], [2, 3], [2, np.nan]], weights=weights)
+
+
+def test_a_table_of_constants_has_moments_without_correlations():
+    for how in MISSING:
+        found = moments_with_gaps([[1, 2], [1, 2], [1, np.nan]], how)
+        assert found.mean.tolist() == [1, 2]
+        assert not found.scatter.any()
+        assert not found.varies().any()
