@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,8 @@ class AnalysisPlan:
 
     def __post_init__(self) -> None:
         """Check types and ranges."""
-        if isinstance(self.arms, str) or not all(isinstance(arm, str) and arm for arm in self.arms):
+        listed = isinstance(self.arms, Collection) and not isinstance(self.arms, str)
+        if not (listed and all(isinstance(arm, str) and arm for arm in self.arms)):
             raise ValueError(f"arms must be a list of labels, got {self.arms!r}.")
         object.__setattr__(self, "arms", tuple(self.arms))
         if len(self.arms) < 2 or len(set(self.arms)) < len(self.arms):

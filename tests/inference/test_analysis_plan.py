@@ -73,6 +73,7 @@ def test_every_part_of_a_plan_counts(change):
     ("change", "message"),
     [
         ({"arms": "FedAvg"}, "arms must be a list of labels, got 'FedAvg'"),
+        ({"arms": None}, "arms must be a list of labels, got None"),
         ({"arms": ["FedAvg"]}, r"arms must be at least two different labels, got \['FedAvg'\]"),
         ({"arms": ["FedAvg", "FedAvg"]}, "arms must be at least two different"),
         ({"arms": ["FedAvg", 3]}, "arms must be a list of labels"),
