@@ -114,8 +114,6 @@ def read_csv(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header in every line
-            # a mixed column of numbers and text is refused below
-            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
             first, delimiter = partial(pd.read_csv, path, header=None, nrows=1, dtype=str), ","
             header = first().iloc[0].tolist()
             if not {client, target} <= {*header}:
@@ -131,6 +129,7 @@ def read_csv(
                 na_values=empty,
                 skip_blank_lines=False,
                 dtype={client: str, target: str},
+                low_memory=False,  # else a column of codes is read block by block, here as numbers and there as text
             )
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} is empty; a header line and at least one sample are needed.") from None

@@ -129,8 +129,8 @@ def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
                 return pd.read_parquet(path), path
             # a name such as "NA" is a name: only empty cells are missing
             delimiter = header(path)[1]
-            decimal = "," if delimiter == ";" else "."
-            return pd.read_csv(path, sep=delimiter, decimal=decimal, keep_default_na=False, na_values=[""]), path
+            how: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
+            return pd.read_csv(path, sep=delimiter, decimal="," if delimiter == ";" else ".", **how), path
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a table: {error}") from None
     elif isinstance(source, pd.DataFrame):
