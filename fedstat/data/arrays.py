@@ -14,7 +14,7 @@ from fedstat._in_words import counted
 from fedstat._mapped import Mapped, in_blocks, is_mapped
 from fedstat._random import streams
 from fedstat.data.clients import Clients, Samples
-from fedstat.data.dealing import by_group, factorized
+from fedstat.data.dealing import by_group, check_labels, factorized
 from fedstat.data.partition import Partition
 from fedstat.data.prepare import FitOn, prepared
 
@@ -44,13 +44,14 @@ def from_arrays(
     client : array_like, shape (N,)
         The client that holds each sample. Clients are ordered by sorted label.
     test, validation : float
-        Share of each client's samples held out, in [0, 1). Every client keeps at least one training sample
-        and, where a share is positive, at least one held-out sample.
+        Share of each client's samples held out, in [0, 1), rounded up to whole samples. Every client keeps at least one
+        training sample and, where a share is positive, at least one held-out sample.
     seed : int
         Decides which samples are held out.
     stratify : bool
-        Hold out of each class of a client as near its share as whole numbers allow, as files are read, rather than of
-        the client's samples at random. A client's only sample of a class trains. Of a regression there are no classes.
+        Hold out about its share of each class of a client, up to rounding, as files are read, rather than of the
+        client's samples at random. A client's only sample of a class trains if there are enough others to hold out. Of
+        a regression there are no classes.
     tokens : bool
         Whether `x` holds whole numbers 0, 1, ... for an embedding, which then stay whole.
     prepare : "standard" or transformer, optional
@@ -79,7 +80,7 @@ def from_arrays(
     client = unmasked("client", client)
     if client.ndim != 1 or len(client) == 0:
         raise ValueError(f"client must be a non-empty vector with one label per sample, got shape {client.shape}.")
-    _check_labels("client", client)
+    check_labels("client", client)
     if np.shape(y) != client.shape:
         raise ValueError(f"y and client must have one entry per sample, got shapes {np.shape(y)} and {client.shape}.")
     how: dict[str, Any] = {"stratify": stratify, "tokens": tokens, "prepare": prepare, "fit_on": fit_on}
@@ -242,14 +243,14 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
-        if len(values := np.unique(y[:1000])) == 2 and (values % 1 == 0).all() and np.isin(y, values).all():
+        if (y[:1000] % 1 == 0).all() and 2 <= len(values := np.unique(y)) <= 20 and (values % 1 == 0).all():
             warnings.warn(
-                f"y holds two floating numbers, {values[0]} and {values[1]}, which makes a regression. If they are "
-                "classes, give them as whole numbers, y.astype(int), or as text.",
+                f"y holds {len(values)} different floating numbers, whole ones from {values[0]} to {values[-1]}, which "
+                "makes a regression. If they are classes, give them as whole numbers, y.astype(int), or as text.",
                 stacklevel=3,
             )
         return y, None
-    _check_labels("y", y)
+    check_labels("y", y)
     codes, labels = factorized(y)
     return codes.astype(np.int64, copy=False), tuple(labels.tolist())
 
@@ -266,13 +267,14 @@ def _hold_out(
         for name, index in zip(partition.names, map(np.sort, part), strict=False):
             if len(twice := index[1:][index[1:] == index[:-1]]):
                 raise ValueError(
-                    f"client {name} must hold each sample once, but its indices name sample {twice[0]} several times."
+                    f"client {name} must hold each sample once, but its indices name sample {twice[0]} several times. "
+                    "Name it once; dirichlet_draws does where it draws fewer samples than a class has."
                 )
     if partition.test is not None and 0 in (tested := [len(index) for index in partition.test]):
         raise ValueError(
             f"client {partition.names[tested.index(0)]} has no test samples. Give it some, or leave it out."
         )
-    held = [np.ceil(share * n).astype(np.int64) for share in (test, validation)]
+    held = [np.maximum(np.ceil(np.round(share * n, 9)), share > 0).astype(np.int64) for share in (test, validation)]
     if (short := n - held[0] - held[1] < 1).any():
         k = int(short.argmax())
         raise ValueError(
@@ -307,15 +309,3 @@ def _dealt(labels: np.ndarray, first: int, second: int) -> np.ndarray:
     place[order] = (np.arange(len(labels)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / np.repeat(count, count)
     place[count[code] == 1] = 1
     return np.concatenate([np.sort(part) for part in np.split(np.argsort(place, kind="stable"), [first, second])])
-
-
-def _check_labels(name: str, labels: np.ndarray) -> None:
-    """Refuse labels without an order, and missing ones, which would become a class or a client of their own."""
-    import pandas as pd
-
-    if labels.dtype.kind not in "biufUSO":
-        raise ValueError(f"{name} must hold labels, text or numbers, got dtype {labels.dtype}.")
-    if (missing := pd.isna(labels)).any():
-        raise ValueError(f"{name} has no value at sample {missing.argmax()}. Drop such samples or name them.")
-    if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
-        raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")

@@ -90,10 +90,13 @@ class Samples:
                         f"x holds whole numbers, which are tokens 0, 1, ...; client {k}, sample {i} holds "
                         f"{block[tuple(where)]}. Give inputs that are no tokens a floating type."
                     )
+                imputed = (
+                    ', or give fs.data.from_arrays or from_csv prepare="standard", which imputes by what training '
+                )
+                lacks = name == "x" and np.isnan(block[tuple(where)])
                 raise ValueError(
                     f"{name} must be finite; client {k}, sample {i} holds {block[tuple(where)]}. "
-                    'Drop such samples, or give fs.data.from_arrays or from_csv prepare="standard", which imputes '
-                    "by what training samples teach."
+                    f"Drop such samples{f'{imputed}samples teach' * bool(lacks)}."
                 )
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -65,6 +66,7 @@ def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> Partition
     """
     y = np.asarray(y)
     _check(len(y), clients)
+    check_labels("y", y)
     labels, counts = np.unique(y, return_counts=True)
     each, rest = divmod(clients, len(labels))
     if rest:
@@ -80,9 +82,9 @@ def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> Partition
 def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 0) -> Partition:
     """Cut the samples into one-class shards and give every client shards of different classes (FilterDecomp).
 
-    All shards have ``N / (clients * classes_per_client)`` samples, or that number rounded up and down in turn; where
-    the classes' sizes are not multiples of it, a class gets as many shards as come nearest to its share
-    (Sainte-Laguë) and cuts itself evenly.
+    A shard has about ``N / (clients * classes_per_client)`` samples: a class gets as many shards as come nearest to its
+    share (Sainte-Laguë), at most one for each client, and cuts itself evenly, into sizes rounded up and down in turn.
+    Of a class that is too small for a shard nothing is dealt, of which a warning tells.
 
     Parameters
     ----------
@@ -113,8 +115,9 @@ def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 
     """
     y = np.asarray(y)
     _check(len(y), clients)
+    check_labels("y", y)
     labels, counts = np.unique(y, return_counts=True)
-    if not 1 <= classes_per_client <= len(labels):
+    if not 1 <= whole("classes_per_client", classes_per_client) <= len(labels):
         raise ValueError(f"classes_per_client must lie between 1 and {len(labels)}, got {classes_per_client}.")
     claims = counts[:, None] / (2 * np.arange(clients) + 1)  # a client holds at most one shard of a class
     strongest = np.argsort(-claims, axis=None, kind="stable")[: clients * classes_per_client]
@@ -124,6 +127,12 @@ def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 
         raise ValueError(
             f"class {labels[c]} has {counted(counts[c], 'sample')}, fewer than its {left[c]} shards. "
             "Lower clients or classes_per_client."
+        )
+    if not left.all():
+        warnings.warn(
+            f"no sample is dealt of the classes {', '.join(map(str, labels[left == 0]))}: they are too small for a "
+            "shard beside the others. Raise clients or classes_per_client, or leave these classes out.",
+            stacklevel=2,
         )
     rng = stream(seed, "partition")
     cuts = []
@@ -147,6 +156,9 @@ def dirichlet(
     y: np.ndarray, clients: int, alpha: float, *, min_size: int = 1, tries: int = 100, seed: int = 0
 ) -> Partition:
     """Split each class over the clients in proportions drawn from Dirichlet(alpha, ..., alpha).
+
+    Bounds between neighbours are rounded down to whole samples: of each class the first client holds half a sample less
+    than its proportion, on average, and the last half a sample more, at most one; this matters where clients hold few.
 
     Parameters
     ----------
@@ -183,9 +195,8 @@ def dirichlet(
     _check(len(y), clients)
     number("alpha", alpha, "(0, inf)")
     smallest = 0
-    if y.dtype.kind == "f" and np.isnan(y).any():
-        raise ValueError(f"y has no label at sample {np.flatnonzero(np.isnan(y))[0]}.")
-    for attempt in range(tries):
+    check_labels("y", y)
+    for attempt in range(whole("tries", tries, 1)):
         rng = stream(seed, "partition", attempt)
         shares = []
         for label in np.unique(y):
@@ -218,7 +229,7 @@ def dirichlet_draws(
 
     Clients draw independently of one another, so samples may repeat between them, unless they are to be `apart`. Within
     a client a sample comes twice only if more samples are drawn of its class than there are: then each of them comes
-    equally often, up to one.
+    equally often, up to one. `from_indices` refuses such clients: draw fewer samples, or raise `alpha`.
 
     Parameters
     ----------
@@ -254,6 +265,7 @@ def dirichlet_draws(
     [(10, 4), (10, 4), (10, 4)]
     """
     y, test = np.asarray(y), _mask(test, len(y))
+    check_labels("y", y)
     number("alpha", alpha, "(0, inf)")
     for name, value in (("clients", clients), ("train", train), ("held_out", held_out)):
         whole(name, value, 1)
@@ -366,8 +378,8 @@ def domains(group: np.ndarray, domains: Mapping[str, Sequence[str]], clients: in
             raise ValueError(f"group {name!r} is listed twice in domains.")
         if not (group == name).any():
             raise ValueError(f"no sample belongs to group {name!r}; there are {', '.join(np.unique(group).tolist())}.")
-    each, rest = divmod(clients, len(domains))
-    if rest or each < 1:
+    each, rest = divmod(whole("clients", clients, 1), len(domains))
+    if rest:
         raise ValueError(f"clients must be a multiple of the {len(domains)} domains, got {clients}.")
     parts, titles = [], []
     for i, (title, names) in enumerate(domains.items()):
@@ -446,8 +458,20 @@ def own_test(
     return replace(partition, test=tuple(parts))
 
 
+def check_labels(name: str, labels: np.ndarray) -> None:
+    """Refuse labels without an order, and missing ones, which would become a class or a client of their own."""
+    import pandas as pd
+
+    if labels.dtype.kind not in "biufUSO":
+        raise ValueError(f"{name} must hold labels, text or numbers, got dtype {labels.dtype}.")
+    if (missing := pd.isna(labels)).any():
+        raise ValueError(f"{name} has no value at sample {missing.argmax()}. Drop such samples or name them.")
+    if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
+        raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")
+
+
 def _check(samples: int, clients: int) -> None:
-    if not 1 <= clients <= samples:
+    if not 1 <= whole("clients", clients) <= whole("samples", samples):
         raise ValueError(f"clients must be between 1 and the number of samples, {samples}; got {clients}.")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedstat._checks import array, whole
 from fedstat._random import stream
 
 Law = Callable[[np.random.Generator, int], np.ndarray]
@@ -40,7 +41,8 @@ def product_clients(
     Raises
     ------
     ValueError
-        If a count is below one, the probabilities do not make a law, or the function returns another shape.
+        If a count is below one, values are not finite, the probabilities do not make a law, or the function returns
+        another shape.
 
     Examples
     --------
@@ -50,8 +52,8 @@ def product_clients(
     >>> fs.data.product_clients(pairs, clients=3, repeats=2, seed=0).shape
     (2, 3, 2)
     """
-    if min(clients, repeats) < 1:
-        raise ValueError(f"clients and repeats must be at least 1, got {clients} and {repeats}.")
+    whole("clients", clients, 1)
+    whole("repeats", repeats, 1)
     rng, count = seed if isinstance(seed, np.random.Generator) else stream(seed, "data"), clients * repeats
     if callable(law):
         rows = np.asarray(law(rng, count), dtype=float)
@@ -62,6 +64,7 @@ def product_clients(
         values = np.asarray(given, dtype=float)
         if values.ndim != 2 or values.shape[1] < 2:
             raise ValueError(f"a finite law must have values of shape (k, 1 + entries), got {values.shape}.")
+        array("law", values, values.shape)
         if p is not None:
             p = np.asarray(p, dtype=float)
             if p.shape != values.shape[:1] or (p < 0).any() or abs(p.sum() - 1) > 1e-9:
@@ -69,4 +72,4 @@ def product_clients(
                     f"probabilities must be {len(values)}, not negative, and sum to one, got {p.tolist()}."
                 )
         rows = values[rng.choice(len(values), size=count, p=p)]
-    return rows.reshape(repeats, clients, -1)
+    return array("law", rows, rows.shape).reshape(repeats, clients, -1)

@@ -107,7 +107,8 @@ def relu_mixture(
     Returns
     -------
     Clients
-        With splits ``train``, ``validation``, ``test`` of shape (C, n, d) and ``truth`` a `ReluTruth`.
+        With splits ``train``, ``validation``, ``test``, of shape (C n, d) for n samples of each client, and ``truth`` a
+        `ReluTruth`.
 
     Warns
     -----

@@ -12,6 +12,7 @@ import fedstat as fs
 from fedstat import data
 from fedstat._random import stream
 from fedstat.data import Clients, Samples
+from fedstat.inference.predictions.table import read_predictions
 
 
 @given(
@@ -209,6 +210,25 @@ def test_overlap_is_counted_as_by_hand(held):
     assert f"{sum(others)} in that of others)" in text
 
 
+@pytest.mark.parametrize(
+    ("share", "held"), [(0.07, 7), (0.14, 14), (0.28, 28), (0.55, 55), (0.56, 56), (0.141, 15), (1e-12, 1)]
+)
+def test_a_share_is_rounded_up_to_whole_samples_and_not_beyond(share, held):
+    clients = data.from_arrays(np.zeros((100, 1)), np.arange(100) % 2, np.zeros(100), test=share, validation=0.07)
+    assert (clients.test.n.tolist(), clients.validation.n.tolist()) == ([held], [7])
+
+
+def test_codes_in_a_long_column_of_text_are_read_in_one_way(tmp_path):
+    count, path = 100_000, tmp_path / "long.csv"  # more than what is read at once
+    code = np.append(np.full(count - 2, "01"), ["x", "01"])
+    table = pd.DataFrame({"client": np.arange(count) % 3, "a": 0.5, "code": code, "y": np.arange(count) % 2})
+    table.to_csv(path, index=False)
+    assert data.from_csv(path, prepare="standard").train.x.shape[1] == 3  # a, and a column for either word
+    told = pd.DataFrame({"method": "A", "client": code, "sample": np.arange(count), "outcome": 1, "probability": 0.5})
+    told.to_csv(path, index=False)
+    assert set(read_predictions(path)["client"]) == {"01", "x"}
+
+
 def test_csv(tmp_path):
     path = tmp_path / "clients.csv"
     path.write_text("client,a,b,y\n" + "".join(f"site{i % 3},{i},{i / 2},{i % 2}\n" for i in range(30)))
@@ -351,7 +371,11 @@ class Endless:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT), r"x must be finite; client 0, sample 0"),
+        (
+            lambda: data.from_arrays(np.full((6, 2), np.nan), Y, CLIENT),
+            r"x must be finite; client 0, sample 0 .*impute",
+        ),
+        (lambda: data.from_arrays(X * np.inf, Y, CLIENT), r"client 0, sample \d holds -?inf\. Drop such samples\.$"),
         (lambda: data.from_arrays(X, Y + np.inf, CLIENT), "y must be finite"),
         (lambda: data.from_arrays(Endless(), Y, CLIENT), "x must be an array, got a Endless. Stack its samples first"),
         (lambda: data.from_arrays(Endless(), Y, CLIENT, prepare="standard"), "x must be an array, got a Endless"),

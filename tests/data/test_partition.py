@@ -19,6 +19,7 @@ Y = np.repeat(np.arange(10), 60)
 TEST = np.arange(len(Y)) % 6 == 0
 
 
+@pytest.mark.filterwarnings("ignore:no sample is dealt of the classes")
 @given(
     counts=st.lists(st.integers(30, 120), min_size=2, max_size=8),
     clients=st.integers(1, 12),
@@ -41,6 +42,12 @@ def test_shards_give_every_client_its_number_of_distinct_classes(counts, clients
         assert max(sizes) - min(sizes) <= 1
         free = number < clients and all(n < clients for n in pieces.values())
         assert not free or abs(number - counts[label] * clients * wanted / sum(counts)) < 1.5
+
+
+def test_shards_tell_of_classes_of_which_nothing_is_dealt():
+    with pytest.warns(UserWarning, match="no sample is dealt of the classes 2: they are too small for a shard"):
+        parts = data.shards(np.repeat([0, 1, 2], [1000, 1000, 20]), 10, 2)
+    assert len(np.concatenate(parts)) == 2000
 
 
 def test_shards_of_equal_classes_have_equal_sizes_or_alternate():
@@ -89,6 +96,8 @@ def test_dirichlet_draws_follow_their_law():
         for c in np.unique(Y[label]):  # ... and otherwise every sample of it comes equally often, up to one
             assert np.ptp(counts[Y[label] == c]) <= 1 if (counts[Y[label] == c] > 1).any() else True
     assert max(np.unique(part, return_counts=True)[1].max() for part in few) == 3  # 120 of 50
+    with pytest.raises(ValueError, match=r"several times. Name it once; dirichlet_draws does where it draws fewer"):
+        data.from_indices(Y[:, None], Y, few)
 
 
 def test_clients_that_are_apart_draw_by_the_same_law_and_share_no_sample():
@@ -287,6 +296,25 @@ def test_hostile_and_wrong_npz(tmp_path, monkeypatch, arrays, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        *(
+            (lambda deal=deal, y=y: deal(y, 5), f"y has no value at sample {at}. Drop such samples or name them")
+            for deal in (
+                lambda y, clients: data.dirichlet(y, clients, 1.0),
+                lambda y, clients: data.shards(y, clients, 1),
+                data.one_label_shards,
+                lambda y, clients: data.dirichlet_draws(y, TEST, clients, 1.0),
+            )
+            for y, at in ((np.where(np.arange(600) == 7, np.nan, Y), 7), (np.where(np.arange(600) == 5, None, Y), 5))
+        ),
+        (lambda: data.iid(30, 2.5), "clients must be a whole number, got 2.5"),
+        (lambda: data.iid(Y, 3), "samples must be a whole number, got array"),
+        (lambda: data.dirichlet(Y, 3.0, 1.0), "clients must be a whole number, got 3.0"),
+        (lambda: data.dirichlet(Y, 3, 1.0, tries=2.5), "tries must be a whole number, at least 1, got 2.5"),
+        (lambda: data.shards(Y, 5, 1.5), "classes_per_client must be a whole number, got 1.5"),
+        (lambda: data.domains(Y.astype(str), {"a": ["0"]}, 2.5), "clients must be a whole number, at least 1, got 2.5"),
+        (lambda: data.product_clients(np.full((2, 2), np.nan), clients=2), "law must be finite, but holds nan at"),
+        (lambda: data.product_clients(lambda rng, n: np.full((n, 2), np.inf), clients=2), "law must be finite"),
+        (lambda: data.product_clients(np.ones((2, 2)), clients=2.5), "clients must be a whole number, at least 1"),
         (lambda: data.shards(Y, 5, 11), "classes_per_client must lie between 1 and 10, got 11"),
         (lambda: data.shards(np.arange(10) % 3, 10, 2), "class 0 has 4 samples, fewer than its 8 shards"),
         (lambda: data.dirichlet_draws(Y, TEST[1:], 5, 1.0), "test must be true or false for each of 600 samples"),

@@ -137,9 +137,15 @@ def test_a_client_whose_categories_are_others_is_refused():
         fs.data.from_arrays(x, Y, CLIENT, prepare=OneHotEncoder(handle_unknown="ignore"), fit_on="client")
 
 
-def test_two_floating_outcomes_are_said_to_be_a_regression():
-    with pytest.warns(UserWarning, match=r"two floating numbers, 0.0 and 1.0, which makes a regression.*astype\(int\)"):
-        assert fs.data.from_arrays(X, Y.astype(float), CLIENT).classes is None
+def test_a_few_whole_floating_outcomes_are_said_to_be_a_regression():
+    for y, said in (
+        (Y, r"2 different floating numbers, whole ones from 0\.0 to 1\.0"),
+        (np.sort(np.arange(len(Y)) % 20), "20"),
+    ):
+        with pytest.warns(UserWarning, match=rf"y holds {said}.*which makes a regression.*astype\(int\)"):
+            assert fs.data.from_arrays(X, y.astype(float), CLIENT).classes is None
+    for y in (np.arange(len(Y)) % 21, np.ones(len(Y)), Y / 2):
+        assert fs.data.from_arrays(X, y.astype(float), CLIENT).classes is None
 
 
 @pytest.mark.parametrize(("prepare", "said"), [(None, True), ("standard", False)])
