@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +21,7 @@ from fedstat._in_words import attacked, counted
 from fedstat.federated.client.local import AnyTraining, Learner
 from fedstat.federated.client.network import MIXED, Model, Network, build, floating
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.fingerprint import differences
+from fedstat.federated.fingerprint import differences, of_network
 from fedstat.federated.history import DTYPES, TRAFFIC_DTYPES
 from fedstat.federated.method import Method, device_of
 from fedstat.federated.record.as_module import as_module
@@ -307,9 +309,8 @@ class Result:
             )
         if key in self.federations:
             return self.federations[key].network
-        dtype, seeds = self.config["dtype"], Seeds.of_run(self.config, key[1])
-        network = build(self.model, seeds.stream("initial weights"), floating(dtype), mixed=dtype == MIXED)
-        return self.methods[key[0]].parameterize(network, seeds.stream("parts"))
+        seeds = Seeds.of_run(self.config, key[1])
+        return self.methods[key[0]].parameterize(_built(self.model, self.config, seeds), seeds.stream("parts"))
 
     def check_continues(self, config: Mapping[str, Any], rounds: int) -> int:
         """Return the rounds done, if a run of `config` for `rounds` rounds continues this one; else ValueError."""
@@ -378,6 +379,11 @@ for _table in ("history", "traffic"):
     setattr(Result, _table, _Stored(_table))
 
 
+def _built(model: Model, config: Mapping[str, Any], seeds: Seeds) -> Network:
+    dtype = config["dtype"]
+    return build(model, seeds.stream("initial weights"), floating(dtype), mixed=dtype == MIXED)
+
+
 def load(
     folder: str | Path,
     model: Model | None = None,
@@ -401,7 +407,8 @@ def load(
     ------
     ValueError
         If the folder holds no complete run, or a file of it is damaged, missing, of another checkpoint, or none of
-        the run's; the message names the file. Hidden files do not count.
+        the run's; the message names the file. Hidden files do not count. Also if `model` builds another network than
+        the run's; a warning says so where Python has another version, by which code cannot be compared.
     OSError
         If another process replaces the folder faster than it can be read.
 
@@ -420,6 +427,16 @@ def load(
     """
     saved = read_run(folder)
     config = saved["config"]
+    seed = config["seeds"][0]
+    due = config.get("fingerprint", {}).get(str(seed), {}).get("network")
+    if model is not None and due not in (
+        None,
+        of_network(_built(model, config, Seeds.of_run(config, seed)))["network"],
+    ):
+        words = f"model must build the network of the run in {folder}, but its layers, or their code, are others"
+        if (here := platform.python_version()) == config.get("python"):
+            raise ValueError(f"{words}; pass the model that the run was made with.")
+        warnings.warn(f"{words}, unless Python's version makes the difference ({here} here).", stacklevel=2)
     own = {label: m for label, spec in config["methods"].items() if (m := revived_method(spec)) is not None}
     return Result(
         **saved,

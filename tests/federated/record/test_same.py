@@ -123,6 +123,20 @@ def test_padding_and_another_process_are_no_difference():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("model", [partial(layers, nn.Tanh()), nn.Linear(3, 2), fs.models.mlp(3, 4, 2)])
+def test_a_model_that_is_not_the_runs_is_refused_where_it_is_loaded(tmp_path, monkeypatch, model):
+    first = go(1)
+    first.save(tmp_path / "run")
+    again = fs.load(tmp_path / "run", model=partial(layers, nn.ReLU()))
+    assert torch.equal(again.personal(0)[0].weight, first.personal(0)[0].weight)
+    words = r"model must build the network of the run in .*run, but its layers, or their code, are others"
+    with pytest.raises(ValueError, match=f"{words}; pass the model that the run was made with"):
+        fs.load(tmp_path / "run", model=model)
+    monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
+    with pytest.warns(UserWarning, match=rf"{words}, unless Python's version .*3\.99\.0 here"):
+        fs.load(tmp_path / "run", model=model)
+
+
 @pytest.mark.parametrize("model", [partial(Scaled, 2.0), partial(Scaled, bend=torch.sigmoid), Doubled])
 def test_constants_and_code_of_a_network_count(model):
     first = go(1, model=Scaled)
