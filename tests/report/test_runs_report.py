@@ -223,6 +223,23 @@ def test_several_runs_stand_in_one_report(folder, tmp_path):
     assert "--all-pairs" in words
 
 
+@pytest.mark.parametrize("methods", [10, 11])
+def test_no_caption_of_a_table_is_left_at_the_foot_of_a_page(tmp_path, methods):
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"method {i} with a name", seed, client, 0.5 + 0.01 * i + rng.normal(0, 0.02))
+        for i in range(methods)
+        for seed in range(4)
+        for client in range(3)
+    ]
+    pd.DataFrame(rows, columns=["method", "seed", "client", "accuracy"]).to_csv(tmp_path / "m.csv", index=False)
+    report_runs([tmp_path / "m.csv"], tmp_path / "a.pdf", title="Ten", day=DAY)
+    with pymupdf.open(tmp_path / "a.pdf") as document:
+        for page in document:
+            last = [block[4] for block in page.get_text("blocks") if block[1] < page.rect.height - MARGIN][-1]
+            assert not last.startswith("Table"), last
+
+
 def of_three_clients(clients):
     return fs.federate(
         {"FedAvg": fs.FedAvg(), "Local": fs.Local()},
