@@ -20,7 +20,9 @@ _WIDTH = 6.7  # inches: 170 mm
 
 
 def who_holds_what(partition: Partition, y: np.ndarray, classes: Sequence[Any]) -> Figure:
-    """Draw how many training samples of each class (vertical) each client (horizontal) holds.
+    """Draw how many samples of each class (vertical) each client (horizontal) holds.
+
+    They are those of ``partition.train``; what is held out of them later, for testing, is among them.
 
     Up to 40 clients and classes the areas of discs show the numbers; beyond, grey levels do, of which the largest 2%
     look alike.
