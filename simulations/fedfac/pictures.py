@@ -74,7 +74,7 @@ def _clients(tables: Tables) -> Figure:
             medianprops={"color": "black", "linewidth": 1.3}, boxprops={"linewidth": 0.5},
             whiskerprops={"linewidth": 0.5}, capprops={"linewidth": 0.5},
         )  # fmt: skip
-        for arm, box in zip(order, boxes["boxes"], strict=True):
+        for arm, box in zip(order, boxes["boxes"], strict=False):  # of nothing there is a box as well
             box.set_facecolor("0.6" if arm.startswith("FedFac") else "white")
         axis.set_yticks(range(1, len(order) + 1), order, fontsize=6)
         axis.set_xlim(0, 100)
