@@ -85,7 +85,7 @@ class Scale:
 
 SCALES = {
     "smoke": Scale(
-        replicates=100, methods=(2, 5, 10), shapes=("normal", "skewed"), skewed_seeds=(10,), shift=SECOND_LOOK
+        replicates=20, methods=(2, 5, 10), shapes=("normal", "skewed"), skewed_seeds=(10,), shift=SECOND_LOOK
     ),
     "quick": Scale(replicates=1000, shift=SECOND_LOOK),
     "paper": Scale(replicates=4000),
