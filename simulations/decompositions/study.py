@@ -122,9 +122,9 @@ class Scale(split.Scale):
 
 SCALES = {
     "smoke": Scale(
-        clients=8, d=12, units=16, samples=30, test=50, rounds=11, participation=0.5, seeds=2, rates=(1e-2, 1e-1),
+        clients=8, d=12, units=16, samples=30, test=50, rounds=12, participation=0.5, seeds=2, rates=(1e-2, 1e-1, 1),
         tuning_seeds=1, balance_seeds=0, noises=(), settings=((0.5, 0.4), (0.5, 0.8)), populations=4, constant_seeds=1,
-        control_seeds=2, control_rounds=2, control_noises=(0.5,), controls=((0.5, 0.8, 20),), shift=SECOND_LOOK,
+        control_seeds=2, control_rounds=4, control_noises=(0.5,), controls=((0.5, 0.8, 20),), shift=SECOND_LOOK,
     ),
     "quick": Scale(
         clients=20, d=30, units=40, samples=80, test=200, rounds=15, participation=0.2, seeds=3,
