@@ -243,7 +243,8 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")
-        if (y[:1000] % 1 == 0).all() and 2 <= len(values := np.unique(y)) <= 20 and (values % 1 == 0).all():
+        codes = (y[:1000] % 1 == 0).all() and np.abs(y).max() < 1e6
+        if codes and 2 <= len(values := np.unique(y)) <= 20 and (values % 1 == 0).all():
             warnings.warn(
                 f"y holds {len(values)} different floating numbers, whole ones from {values[0]} to {values[-1]}, which "
                 "makes a regression. If they are classes, give them as whole numbers, y.astype(int), or as text.",

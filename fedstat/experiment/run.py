@@ -30,6 +30,7 @@ from fedstat.federated import Result
 from fedstat.federated.fingerprint import of_clients, of_seeds
 from fedstat.federated.plan import make_plan
 from fedstat.federated.record.progress import Shown
+from fedstat.federated.record.result import revive
 from fedstat.inference import compare
 from fedstat.inference.predictions.table import NEW_CLIENTS
 
@@ -97,7 +98,7 @@ def check_folder(out: Path, experiment: Experiment, resume: bool) -> int:
 
 
 def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Result | None:
-    """Read what a folder holds of the experiment; `known` as in `fedstat.load`. Raises as `check_folder`."""
+    """Read what a folder holds of the experiment; `known` as in `revive`. Raises as `check_folder`."""
     begun = complete_folder(out / "run").exists()
     if not (out / "experiment.toml").exists():
         # hidden is what was not finished when a process was killed
@@ -137,7 +138,7 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
         )
     if not begun:
         return None
-    before = fs.load(out / "run", **known)
+    before = revive(out / "run", **known)
     if before.config["rounds"] > experiment.rounds:
         held = counted(before.config["rounds"], "round")
         raise ValueError(f"{out} holds {held} already, more than rounds = {experiment.rounds}.")

@@ -12,6 +12,9 @@ SETTING = study.Setting("made", "small_cnn", classes=2, batch=10, epochs=2, prin
 SCALE = study.Scale((SETTING,), clients=4, repeats=2, participation=1.0)
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:no sample is dealt")  # of two classes of the few made-up images
+
+
 @pytest.fixture
 def made(monkeypatch):
     """Give images of random pixels to the study."""

@@ -425,18 +425,25 @@ def load(
     >>> fs.load(folder).history.equals(result.history)
     True
     """
+    result = revive(folder, model, methods, training)
+    config, seed = result.config, result.config["seeds"][0]
+    due = config.get("fingerprint", {}).get(str(seed), {}).get("network")
+    if model is not None and due is not None:
+        words = f"model must build the network of the run in {folder}, but its layers, or their code, are others"
+        here, found = platform.python_version(), of_network(_built(model, config, Seeds.of_run(config, seed)))
+        if found["network"] != due and here == config.get("python"):
+            raise ValueError(f"{words}; pass the model that the run was made with.")
+        if found["network"] != due:
+            warnings.warn(f"{words}, unless Python's version makes the difference ({here} here).", stacklevel=2)
+    return result
+
+
+def revive(
+    folder: str | Path, model: Model | None, methods: Mapping[str, Method] | None, training: AnyTraining | None
+) -> Result:
+    """Do as `load`, whatever network `model` builds: whoever continues the run is told all that differs."""
     saved = read_run(folder)
     config = saved["config"]
-    seed = config["seeds"][0]
-    due = config.get("fingerprint", {}).get(str(seed), {}).get("network")
-    if model is not None and due not in (
-        None,
-        of_network(_built(model, config, Seeds.of_run(config, seed)))["network"],
-    ):
-        words = f"model must build the network of the run in {folder}, but its layers, or their code, are others"
-        if (here := platform.python_version()) == config.get("python"):
-            raise ValueError(f"{words}; pass the model that the run was made with.")
-        warnings.warn(f"{words}, unless Python's version makes the difference ({here} here).", stacklevel=2)
     own = {label: m for label, spec in config["methods"].items() if (m := revived_method(spec)) is not None}
     return Result(
         **saved,
