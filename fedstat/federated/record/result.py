@@ -439,7 +439,10 @@ def load(
 
 
 def revive(
-    folder: str | Path, model: Model | None, methods: Mapping[str, Method] | None, training: AnyTraining | None
+    folder: str | Path,
+    model: Model | None = None,
+    methods: Mapping[str, Method] | None = None,
+    training: AnyTraining | None = None,
 ) -> Result:
     """Do as `load`, whatever network `model` builds: whoever continues the run is told all that differs."""
     saved = read_run(folder)
