@@ -190,6 +190,7 @@ def test_ditto_has_the_global_model_of_fedavg():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:no sample is dealt")  # four clients of two classes hold eight of ten
 def test_a_run_measures_what_its_figure_speaks_of_and_a_diverged_seed_is_told():
     cell = ours("digits", 4, "digits")[0]
     size = replace(SCALES["smoke"].size, participants=0.5)
