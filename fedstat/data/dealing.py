@@ -84,7 +84,7 @@ def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 
 
     A shard has about ``N / (clients * classes_per_client)`` samples: a class gets as many shards as come nearest to its
     share (Sainte-Laguë), at most one for each client, and cuts itself evenly, into sizes rounded up and down in turn.
-    Of a class that is too small for a shard nothing is dealt, of which a warning tells.
+    Where shards are fewer than classes, or a class is small, nothing may be dealt of a class; a warning tells.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 
         )
     if not left.all():
         warnings.warn(
-            f"no sample is dealt of the classes {', '.join(map(str, labels[left == 0]))}: they are too small for a "
-            "shard beside the others. Raise clients or classes_per_client, or leave these classes out.",
+            f"no sample is dealt of the classes {', '.join(map(str, labels[left == 0]))}: all {left.sum()} shards are "
+            "of others. Raise clients or classes_per_client, or leave these classes out.",
             stacklevel=2,
         )
     rng = stream(seed, "partition")

@@ -45,7 +45,7 @@ def test_shards_give_every_client_its_number_of_distinct_classes(counts, clients
 
 
 def test_shards_tell_of_classes_of_which_nothing_is_dealt():
-    with pytest.warns(UserWarning, match="no sample is dealt of the classes 2: they are too small for a shard"):
+    with pytest.warns(UserWarning, match="no sample is dealt of the classes 2: all 20 shards are of others"):
         parts = data.shards(np.repeat([0, 1, 2], [1000, 1000, 20]), 10, 2)
     assert len(np.concatenate(parts)) == 2000
 
