@@ -414,12 +414,19 @@ class Liar:
 class Wire(ClientProxy):
     """A connection of Flower's gRPC server without a network: messages become bytes and messages again."""
 
-    def __init__(self, client: Liar) -> None:
+    def __init__(self, client: Liar, died: list[Exception]) -> None:
         super().__init__(str(client.client.number))
-        self.end = grpc._Client(client)
+        self.end: grpc._Client | None = grpc._Client(client)
+        self.died = died
 
     def fit(self, ins: FitIns, timeout: float | None, group_id: int | None) -> FitRes:
-        reply = self.end.fit(serde.fit_ins_from_proto(serde.fit_ins_to_proto(ins)))
+        if self.end is None:
+            raise ConnectionError
+        try:
+            reply = self.end.fit(serde.fit_ins_from_proto(serde.fit_ins_to_proto(ins)))
+        except Exception as error:  # ends the client's process; the server sees a connection that broke
+            self.died.append(error)
+            raise
         return serde.fit_res_from_proto(serde.fit_res_to_proto(reply))
 
     evaluate = get_parameters = get_properties = reconnect = Memory.refuse
@@ -440,6 +447,7 @@ class Run:
             self.grid = Memory(flower.client_app(lambda context: self.end(context.node_config["number"])), 3)
             return
         self.runner = grpc._Runner(self.server, 1)
+        self.died = list[Exception]()
         self.leave_and_return(3)
 
     def end(self, k: int) -> Liar:
@@ -458,15 +466,16 @@ class Run:
             manager.unregister(proxy)
             proxy.end = None
         for k in range(clients):
-            manager.register(Wire(self.end(k)))
+            manager.register(Wire(self.end(k), self.died))
 
     def play(self, rounds: int) -> Result | None:
         """Play, and return Flower's result where there is one."""
         if self.by == "records":
             return flower.Strategy(self.server, 1).start(self.grid, ArrayRecord(), num_rounds=rounds)
         self.runner.fit(rounds, None)
-        if self.runner.error is not None:
-            raise self.runner.error
+        for error in (self.runner.error, *self.died):
+            if error is not None:
+                raise error
         return None
 
     def entered(self) -> dict[int, list[int]]:
