@@ -54,8 +54,8 @@ class FedALA(Method):
     new client takes part in one round, and mixes as in the second.
 
     While W is learned, a batch counts only its first samples, a share s of them; these are random, as batches are. Its
-    steps are plain whatever optimiser trains the model: no momentum, weight decay or clipping, but `lr_decay` and the
-    schedule. Running statistics of batch norm are the global model's.
+    steps are plain whatever trains the model: no momentum, weight decay or clipping, and `eta` in every round. Running
+    statistics of batch norm are the global model's.
 
     Where the paper trains W until convergence, it has `start_epochs` here. In the paper that long first learning is the
     client's own, when it mixes for the first time; here it belongs to the second round of the run, as a phase has as

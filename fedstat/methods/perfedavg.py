@@ -32,8 +32,8 @@ class PerFedAvg(Method):
     delta : float
         Half-width of the central difference, positive (1e-3, ours).
     adaptation : {"step", "epoch"}
-        How far the evaluated models adapt: by one step, on one batch, or by one epoch of steps ("step"). In an epoch
-        momentum acts, if the training configuration has it.
+        How far the evaluated models adapt: by one step, on one batch, or by one epoch of steps ("step"). These are the
+        adapting steps of training: plain, of size a, whatever else the training configuration has.
     weighting, server, aggregator, compression, mechanism
         See `Method`; by default participants count alike, as in the original.
 
@@ -115,7 +115,7 @@ class PerFedAvg(Method):
 
     def _adapted(self, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
         steps = 1 if self.adaptation == "step" else None
-        phase = Phase(federation.network.trainable, epochs=1, lr=self.inner_lr, steps=steps)
+        phase = Phase(federation.network.trainable, epochs=1, lr=self.inner_lr, steps=steps, plain=True)
         end = federation.train(Method(), start, ids, (phase,), 0)
         return {"personal": self.predictor(end), "global": self.predictor(start)}
 

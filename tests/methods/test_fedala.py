@@ -72,7 +72,7 @@ def epochs(clients, k, round, training, count, purpose):
 
 
 @pytest.mark.parametrize("executor", ["stacked", "per-client"])
-@pytest.mark.parametrize("training", [TRAINING, PLAIN], ids=["momentum", "plain"])
+@pytest.mark.parametrize("training", [TRAINING, replace(PLAIN, lr_decay=0.5)], ids=["momentum", "decay"])
 def test_four_rounds_are_those_of_a_plain_loop(training, executor):
     clients, rounds = image_clients(5), 4
     method = FedALA(top=3, eta=8.0, share=0.6, start_epochs=3)
@@ -89,7 +89,8 @@ def test_four_rounds_are_those_of_a_plain_loop(training, executor):
                 batches = epochs(clients, k, t, training, 3 if t == 1 else 1, "batches")
                 weights[k] = learned(method, w, own[k], weights[k], x, y, batches, training)
                 start = load(w, mix(w, own[k], weights[k]))
-            ends.append(trained(start, loss_of(x, y), orders(clients, k, t, training), training))
+            now = replace(training, lr=training.lr * training.lr_decay**t)
+            ends.append(trained(start, loss_of(x, y), orders(clients, k, t, training), now))
             own[k] = tops(ends[-1])
         met |= {*present}
         n = clients.train.n[present]

@@ -1,6 +1,7 @@
 """Per-FedAvg: limits, plain loops, closed forms on squared loss, bytes, adapted models."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,7 +124,8 @@ def test_hessian_free_per_fedavg_on_squared_loss_descends_the_adapted_loss():
 
 
 def test_per_fedavgs_models_took_one_plain_step_on_the_clients_own_data():
-    training = fs.Training(lr=0.05, momentum=0.5, batch_size=100)
+    slow = {"weight_decay": 0.1, "clip_norm": 0.01, "schedule": fs.schedules.Warmup(rounds=4)}
+    training = fs.Training(lr=0.05, momentum=0.5, batch_size=100, **slow)
     method = PerFedAvg(inner_lr=0.3)
     result = run(method, 2, model=plain_net, training=training)
     federation, state = result.federations[KEY], result.states[KEY]
@@ -139,7 +141,7 @@ def test_per_fedavgs_models_took_one_plain_step_on_the_clients_own_data():
 
 
 def test_per_fedavg_adapts_on_one_batch_of_several_or_for_an_epoch():
-    result = run(PerFedAvg(), 1, model=plain_net, training=PLAIN)
+    result = run(PerFedAvg(), 1, model=plain_net, training=replace(PLAIN, momentum=0.9))
     federation, state = result.federations[KEY], result.states[KEY]
     shared = load(start_of(result, plain_net), state.server)
     x, y = samples(federation.clients, 0)

@@ -161,7 +161,8 @@ class Phase:
         the network's own names. By default the model is the leaves without a slot.
     plain : bool
         Whether its steps are plain gradient steps whatever the training configuration says: no other optimiser, no
-        weight decay and no clipping. For what is learned beside a model, such as shares in a mixture.
+        weight decay, no clipping, and a rate that neither decays nor follows a schedule. For what is learned beside a
+        model, such as shares in a mixture.
 
     Examples
     --------

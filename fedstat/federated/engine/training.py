@@ -198,7 +198,7 @@ class _Crew:
         training, rate = self.route.training, self.rate(phase)
         params |= {name: leaf.clone() for name, leaf in params.items()}
         if phase.plain:
-            training = replace(training, optimizer="sgd", momentum=0.0, weight_decay=0.0, clip_norm=None)
+            training = replace(training, optimizer="sgd", momentum=0.0, weight_decay=0.0, clip_norm=None, schedule=None)
         kept = None if phase.state is None else slot(params, phase.state)
         state = {} if kept is None else kept
         finite = torch.ones(len(self.jobs), dtype=torch.bool, device=self.route.samples.device)
@@ -278,11 +278,12 @@ class _Crew:
         if isinstance(lr, tuple):
             each = torch.tensor([lr[job.client] for job in self.jobs], dtype=torch.float64)
             lr = each.to(self.route.samples.device) if self.stacked else each.item()
-        return _scaled(lr, self.route.training.lr_decay ** max(0, self.work.round))
+        return lr if phase.plain else _scaled(lr, self.route.training.lr_decay ** max(0, self.work.round))
 
     def rate_sum(self, phase: Phase, steps: Steps) -> Params:
         """Sum of the learning rates of each client's own steps in a phase, by leaf that trains."""
-        taken, schedule, rate = steps.places[:, 0, :, 0] >= 0, self.route.training.schedule, self.rate(phase)
+        taken, rate = steps.places[:, 0, :, 0] >= 0, self.rate(phase)
+        schedule = None if phase.plain else self.route.training.schedule
         factors = np.ones(len(taken)) if schedule is None else [self.factor(schedule, s) for s in range(len(taken))]
         total = torch.from_numpy(np.asarray(factors) @ taken).to(self.route.samples.device)
         total, dtype = total if self.stacked else total[0], self.route.learner.network.dtype
