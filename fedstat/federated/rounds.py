@@ -279,7 +279,7 @@ class _Means:
 
     def warmup(self, start: Params, repeat: int = 0, ids: Tensor | None = None) -> Params:
         everyone = torch.arange(len(self.replicate.clients))
-        return self._train(Method(), start, everyone if ids is None else ids, -1 - repeat)
+        return self._train(self.equipment, Method(), start, everyone if ids is None else ids, -1 - repeat)
 
     def fresh(self, count: int | None = None) -> Params:
         made = []
@@ -297,13 +297,17 @@ class _Means:
         round: int,
         moves: Params | None = None,
     ) -> Params:
-        return self._train(method, start, ids, round, phases=phases, moves=moves, purpose="tuning batches")
+        # decay and schedule count rounds, and after the last one a schedule may be zero
+        equipment = replace(self.equipment, training=replace(self.equipment.training, lr_decay=1.0, schedule=None))
+        return self._train(equipment, method, start, ids, round, phases=phases, moves=moves, purpose="tuning batches")
 
     def statistics(self, params: Params, ids: Tensor) -> Params:
         return moments(self.network, self.equipment.samples, params, self.replicate.jobs(ids.tolist()))
 
-    def _train(self, method: Method, start: Params, ids: Tensor, round: int, **how: Any) -> Params:
-        route = self.equipment.route(method, self.network, start)
+    def _train(
+        self, equipment: Equipment, method: Method, start: Params, ids: Tensor, round: int, **how: Any
+    ) -> Params:
+        route = equipment.route(method, self.network, start)
         return train(route, start, self.replicate.jobs(ids.tolist()), round, **how)
 
 

@@ -132,8 +132,8 @@ class Federation:
         ``fresh(count=K)`` returns independent draws of initial leaves, stacked (count, ...).
     train : callable
         ``train(method, start, ids, phases, round, moves=None)`` trains clients `ids` from `start` (m, ...) by the
-        method's local steps, in batches of their own, and returns their leaves. `moves` holds masks, each
-        broadcastable to (m, ...); an element whose mask is false stays as it is.
+        method's local steps, in batches of their own and without decay or schedule, and returns their leaves. `moves`
+        holds masks, each broadcastable to (m, ...); an element whose mask is false stays as it is.
     statistics : callable
         ``statistics(params, ids)`` returns the running statistics of batch norm of clients `ids` from one pass over
         all their training samples, under leaves `params` (m, ...); it returns nothing without batch norm.

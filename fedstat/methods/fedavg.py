@@ -46,7 +46,8 @@ class FedAvg(Method):
     before it, if wanted, a fine-tuned copy of its own ("fine-tuned").
 
     The mean runs over the participants; the server mixes in nobody else's old model. The copy is trained with the
-    optimiser and rate of the rounds but the plain loss, in batches of its own, and is discarded: rounds do not see it.
+    optimiser of the rounds at the rate ``lr``, without decay or schedule, by the plain loss and in batches of its own,
+    and is discarded: rounds do not see it.
 
     The authors' code: none was found. That of FedProx, which has FedAvg too, weighs participants by samples, as here;
     FedRep's fine-tunes the head for ten epochs after the last round, so that `part` has both.

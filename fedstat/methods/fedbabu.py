@@ -43,11 +43,11 @@ class FedBABU(FedPer):
     Notes
     -----
     The body travels up and down; the head never does, since everybody knows its first weights. A new client gets what
-    all clients have, a fine-tuned copy and the model as it is. The copy is trained with the optimiser and rate of the
-    rounds, in batches of its own, and is discarded: rounds do not see it.
+    all clients have, a fine-tuned copy and the model as it is. The copy is trained with the optimiser of the rounds at
+    the rate ``lr``, without decay or schedule, in batches of its own, and is discarded: rounds do not see it.
 
-    The authors' code, in a public copy: participants count alike (here ``weighting="uniform"``), and the head is an
-    optimiser's group with rate zero.
+    The authors' code, in a public copy: participants count alike (here ``weighting="uniform"``), the head is an
+    optimiser's group with rate zero, and fine-tuning trains the whole model (``part="all"``).
 
     Examples
     --------

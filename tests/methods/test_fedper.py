@@ -2,23 +2,28 @@
 
 import numpy as np
 import pytest
+from torch.nn import functional as F
 
 from fedstat.methods import FedAvg, FedFac, FedPer, Local
 from fedstat.testing import check_method
-from tests.support.clients import vector_clients
+from tests.support.clients import all_samples, vector_clients
 from tests.support.laws import ALL_BUT_LIMITS
 from tests.support.layers import (
+    FADED,
     HEAD,
     LAYERS,
     D,
     assert_bytes,
     assert_new_clients_train,
     assert_two_rounds_are_a_loop,
+    descend,
     floats,
+    loaded,
+    newcomers,
     of_head,
 )
-from tests.support.networks import Norms
-from tests.support.runs import equal, reference, run
+from tests.support.networks import Norms, leaves_of
+from tests.support.runs import assert_close, equal, reference, run
 
 
 def test_private_layers_range_from_fedavg_to_local_in_the_laws(examples):
@@ -45,6 +50,14 @@ def test_all_but_the_head_travels_in_each_direction():
 
 def test_new_clients_train_the_head_alone():
     assert_new_clients_train(FedPer(), set(HEAD))
+
+
+def test_new_clients_train_at_the_rate_of_the_configuration_whatever_rounds_made_of_it():
+    models, result, federation = newcomers(FedPer(), FADED)
+    for k, (x, y) in enumerate(all_samples(federation.clients)):
+        module = loaded(result.states["it", 0].server)
+        descend(module, lambda m=module, x=x, y=y: F.cross_entropy(m(x), y), FADED.local_epochs, of_head)
+        assert_close({n: models["personal"].params[n][k] for n in HEAD}, {n: leaves_of(module)[n] for n in HEAD})
 
 
 @pytest.mark.parametrize(

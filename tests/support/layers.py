@@ -1,5 +1,7 @@
 """Rounds of methods that keep or replace layers, written again in plain torch on full batches; their new clients."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,8 @@ from tests.support.networks import conv_net, leaves_of
 from tests.support.runs import FULL, TRAINING, federation_of, final, offered, reference, run, traffic
 
 LAYERS = ("conv1", "conv2", "hidden", "head")
+#: Batches of all samples at rates that fall, and are zero after two rounds.
+FADED = replace(FULL, lr_decay=0.5, schedule=fs.schedules.Cosine(rounds=2))
 HEAD = ("head.weight", "head.bias")
 
 
@@ -102,8 +106,8 @@ def assert_two_rounds_are_a_loop(method, private=nothing, uniform=False, phases=
 
 
 def assert_tuning_is_a_loop(kind, part):
-    """Fine-tuning of the whole model or its head, by torch."""
-    result = run(kind(fine_tune=4, part=part), rounds=2, training=FULL)
+    """Fine-tuning of the whole model or its head, by torch, at the rate that rounds without a schedule have."""
+    result = run(kind(fine_tune=4, part=part), rounds=2, training=FADED)
     received, expected = final(result, "global"), []
     for k, (x, y) in enumerate(samples(result)):
         module = loaded({n: leaf[k] for n, leaf in received.items()})

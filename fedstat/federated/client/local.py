@@ -44,7 +44,8 @@ class Training:
         Factor of all learning rates from one round to the next, in (0, 1]: round t (from 0) has ``lr * lr_decay**t``.
     schedule : callable, optional
         ``schedule(round, step)`` is one more factor of all learning rates, not negative, in round `round` (from 0) at
-        step `step` (from 0) of a phase; `fedstat.schedules` has the usual ones.
+        step `step` (from 0) of a phase; `fedstat.schedules` has the usual ones. Neither this nor `lr_decay` counts for
+        what trains beside the rounds, such as fine-tuned copies and new clients.
     batch_size : int
         Samples per step, however many. A client with fewer takes all of them in every step; an epoch's last batch
         holds what is left over.
