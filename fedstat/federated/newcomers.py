@@ -54,8 +54,8 @@ def newcomers(
     Raises
     ------
     ValueError
-        If a method has no rule for new clients, the network or a method of the result is unknown, or the new clients
-        have other inputs or classes.
+        If a method has no rule for new clients, the network or a method of the result is unknown, the new clients have
+        other inputs or classes, or learning rates or epochs belong to the run's clients one by one.
 
     Examples
     --------
@@ -81,6 +81,12 @@ def newcomers(
     tables = []
     for key in result.states:
         training = training_of(result.training, key[0])
+        for name in ("lr", "local_epochs"):
+            if isinstance(getattr(training, name), tuple):
+                raise ValueError(
+                    f"{key[0]!r} has one {name} for each client of the run, and none for new clients; give them one by "
+                    "dataclasses.replace(result, training=fs.Training(...))."
+                )
         equipment = Equipment(result.config["loss"], training, samples, result.config["executor"], chunk, dtype == TF32)
         if result.model is None or key[0] not in result.methods:
             result.network(key)  # says what is missing

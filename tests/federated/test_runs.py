@@ -185,6 +185,16 @@ def test_a_method_without_a_rule_for_new_clients_says_so():
         fs.newcomers(run(fs.FedAvg(), model=plain_net), vector_clients(3))
 
 
+@pytest.mark.parametrize(("name", "values"), [("lr", (0.1, 0.01)), ("local_epochs", (1, 3))])
+def test_rates_and_epochs_of_the_runs_clients_are_none_of_new_ones(name, values):
+    clients, new = image_clients(2), image_clients(2, seed=7)
+    result = run(fs.methods.FedPer(), clients=clients, training=replace(PLAIN, **{name: values}))
+    with pytest.raises(ValueError, match=f"'it' has one {name} for each client of the run, and none for new clients"):
+        fs.newcomers(result, new)
+    offered = {value: fs.newcomers(replace(result, training=replace(PLAIN, **{name: value})), new) for value in values}
+    assert not offered[values[0]].equals(offered[values[1]])
+
+
 def test_every_element_has_one_holder_and_what_travels_is_what_the_server_holds():
     table = fs.describe(fs.FedSplit(shared_units={"hidden": np.arange(7) < 3}), conv_net).table.set_index("leaf")
     assert table.loc["hidden.weight", "holder"] == "server 60, client 80"
