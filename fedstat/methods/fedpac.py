@@ -53,7 +53,7 @@ class FedPAC(Method):
     -----
     Body, combined head and centroids travel down; body, head, h, V and the new centroids travel up. Class counts, by
     which the server weighs centroids, travel once as scalars. A client that sends h reveals its class shares all the
-    same. A new client receives the body and fits a head from the common start for one round's epochs.
+    same. A new client receives the body and fits a head at `head_lr` from the common start for one round's epochs.
 
     Squared distances are averaged over the features' coordinates, as in the published code, not summed. Round 0
     has no centroids, hence no alignment; a class whose centroid nobody has sent (zero) is aligned to the client's
@@ -156,6 +156,12 @@ class FedPAC(Method):
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
         """Give the newest body under the client's head."""
         return {"personal": self.predictor(super().receive(state, ids))}
+
+    def newcomer(self, state: State, ids: Tensor, start: Params, federation: Federation) -> dict[str, Predictor]:
+        """Fit a head, at its own rate, to the server's body, which stands still."""
+        head = federation.network.head_leaves
+        end = federation.train(self, start, ids, (Phase(head, lr=self.head_lr),), state.round)
+        return {"personal": self.predictor(start | {name: end[name] for name in head})}
 
 
 def head_weights(h: np.ndarray, v: np.ndarray) -> np.ndarray:

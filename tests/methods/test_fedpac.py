@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from fedstat.federated import Method, Phase
 from fedstat.methods import FedPAC, FedRep, fedpac
-from tests.support.clients import CLASSES, clones
+from tests.support.clients import CLASSES, all_samples, clones
 from tests.support.layers import (
     HEAD,
     D,
@@ -24,13 +24,14 @@ from tests.support.layers import (
     loaded,
     mean,
     network_of,
+    newcomers,
     of_body,
     of_head,
     samples,
     shares,
 )
 from tests.support.networks import leaves_of
-from tests.support.runs import FULL, TRAINING, differ, equal, run
+from tests.support.runs import FULL, TRAINING, assert_close, differ, equal, run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +186,13 @@ def test_the_network_travels_with_class_means_and_comes_back_with_centroids():
     assert_bytes(FedPAC(), D + 2 * means + 1, D + means, down_at_first=D)  # no centroids yet
 
 
-def test_new_clients_train_the_head_alone():
+def test_new_clients_train_the_head_alone_at_its_own_rate():
     assert_new_clients_train(FedPAC(), set(HEAD))
+    models, result, federation = newcomers(FedPAC(head_lr=0.3), FULL)
+    for k, (x, y) in enumerate(all_samples(federation.clients)):
+        module = loaded(result.states["it", 0].server)
+        descend(module, lambda m=module, x=x, y=y: F.cross_entropy(m(x), y), FULL.local_epochs, of_head, 0.3)
+        assert_close({n: models["personal"].params[n][k] for n in HEAD}, {n: leaves_of(module)[n] for n in HEAD})
 
 
 def test_tasks_without_classes_are_refused():
