@@ -56,7 +56,8 @@ class FedFOMO(Local):
 
     The authors' code: there gains and distances count from the model before the last local training, and the model
     trained since, which is one of the M, competes with the others for a place in the mix; ours go on from the trained
-    model, so that a client whom no candidate helps trains as if alone. Affinities add scaled benefits there.
+    model, so that a client whom no candidate helps trains as if alone. Affinities add scaled benefits there, and
+    distances are sums of absolute differences by default.
 
     Examples
     --------

@@ -69,7 +69,10 @@ class PFedGate(Method):
 
     The authors' code: it gates by the mean scores of each test batch, so that a prediction depends on the others in
     it, and averages over all clients, absentees with the old model; we gate by the client or the sample, and average
-    over participants, as in FedAvg. Their code lowers both rates on plateaus.
+    over participants, as in FedAvg. Their floor bounds the scores by which blocks are chosen, not those that scale
+    them, and gradients pass through the choice as if it were the score: where the floor does not bind, the score g of a
+    block that is kept has 1 + g times our gradient. Their code lowers both rates on plateaus, and clips gradients of
+    model and gate at norm 10.
 
     Examples
     --------
