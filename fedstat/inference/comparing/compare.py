@@ -153,7 +153,7 @@ def compare(
     judge = ~differences[["method", "against"]].isin(list(learning)).any(axis=1)
     differences.loc[~judge, "outcome"] = STILL_LEARNING
     if above is not None:
-        above = None if set(controls) & set(learning) else above[~above.index.isin(list(learning))]
+        above = above[~above.index.isin(list(learning)) & (not set(controls) & set(learning))]
     single = None if several or not controls else controls[0]
     beyond = ["each interval for itself"] * (not simultaneous and len(pairs) > 1)
     beyond += ["intervals for skewed runs"] * skewed + [f"moderated {moderated}"] * (moderated != "auto")

@@ -82,10 +82,11 @@ class Comparison:
     generalises : str
         What the result speaks of, as the design allows.
     above : DataFrame or None
-        With several controls a row for each other method: the better control ``against`` which it gains least, its
-        ``gain`` over it, ``p`` of being better than all controls (the largest of the one-sided p-values), ``p
-        (adjusted)`` for the number of methods (Holm), whether it is ``better``, the ``detectable`` gain over the better
-        control that is shown with a power of 80%, and the gain over all of them that the limits allow ``at most``.
+        With several controls a row for each other method, if it and all controls are trained enough: the better control
+        ``against`` which it gains least, its ``gain`` over it, ``p`` of being better than all controls (the largest of
+        the one-sided p-values), ``p (adjusted)`` for the number of methods (Holm), whether it is ``better``, the
+        ``detectable`` gain over the better control that is shown with a power of 80%, and the gain over all of them
+        that the limits allow ``at most``.
     design : Design or None
         How seeds, clients and data belong together, where that is known.
     majority : Scores or None

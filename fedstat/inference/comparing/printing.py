@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: Characters in a line of text.
 _WIDTH = 120
-#: Notes on how a file was read, which are not for the readers of a paper.
-_OF_FILE = re.compile(r": (?:no column \w+|columns not read): ")
+#: Notes on how a file was read, and on a column that is not in the table, which are not for the readers of a paper.
+_NOT_FOR_PAPERS = re.compile(r": (?:no column \w+|columns not read): |^Seeds needed rest ")
 
 
 def wrapped(paragraphs: Iterable[str]) -> str:
@@ -96,10 +96,10 @@ def html_table(table: Table) -> str:
 def latex(comparison: Comparison) -> str:
     r"""Return a ``table`` for LaTeX, which needs the package booktabs and no other.
 
-    A row for each method: its mean with limits and, where the comparison has a control, the difference to it. The best
-    mean is bold. Underlined is what is equivalent to the best one by the comparison's margin, and a dagger marks what
-    cannot be told apart from it; a note below the table states this rule. Where the best method was not compared with
-    all others nobody is marked but it, and the note says so.
+    A row for each method: its mean with limits and, where the comparison has controls, the difference to each, with a
+    star if it is not judged. The best mean is bold. Underlined is what is equivalent to the best one by the
+    comparison's margin, and a dagger marks what cannot be told apart from it; a note below the table states this rule.
+    Where the best method was not compared with all others nobody is marked but it, and the note says so.
     """
     found, differences = comparison.summary, comparison.differences
     marks, rule = _marks(comparison)
@@ -109,17 +109,20 @@ def latex(comparison: Comparison) -> str:
     *first, mean, seeds = summary.header
     metric = tex(comparison.scores.metric.replace("_", " ")).capitalize()
     head = [*map(_upper_first, first), tex(mean).replace("mean", metric), _upper_first(seeds)]
-    against = {}
-    if comparison.control is not None and len(differences):
+    against: dict[tuple[str, str], tuple[str, str]] = {}
+    if (comparison.control is not None or comparison.above is not None) and len(differences):
         table = joined(differences_table(comparison), tex)
         place = table.header.index("p (adjusted)")
-        against = {name: (row[1], row[place]) for name, row in zip(differences["method"], table.rows, strict=True)}
-        to_control = f"Difference to {tex(comparison.control)}"
-        head[-1:-1] = [tex(table.header[1]).replace("difference", to_control), "$p$"]
+        stars = (r"$^{\ast}$" * (outcome == STILL_LEARNING) for outcome in differences["outcome"])
+        cells = ((row[1] + star, row[place]) for row, star in zip(table.rows, stars, strict=True))
+        against = dict(zip(zip(differences["method"], differences["against"], strict=True), cells, strict=True))
+    controls = list(dict.fromkeys(control for _, control in against))
+    for control in controls:
+        head[-1:-1] = [tex(table.header[1]).replace("difference", f"Difference to {tex(control)}"), "$p$"]
     rows = []
     for label, (*names, number, count) in zip(found.index, summary.rows, strict=True):
-        pair = against.get(label, ("", "")) if against else ()
-        rows.append([*names, marks.get(str(label), "{}").format(number), *pair, count])
+        pairs = (cell for control in controls for cell in against.get((label, control), ("", "")))
+        rows.append([*names, marks.get(str(label), "{}").format(number), *pairs, count])
     said = _upper_first(comparison.estimand.rstrip("."))
     if found["low"].notna().any():
         said += f"; in brackets {percent(comparison.level)} intervals over seeds of each method alone"
@@ -127,8 +130,10 @@ def latex(comparison: Comparison) -> str:
     if against and differences["low"].notna().any():
         kind = limits(comparison).replace("limits", "intervals")
         notes.append(f"Differences are paired on seeds, with {kind} and p-values adjusted to them.")
+    if against and (differences["outcome"] == STILL_LEARNING).any():
+        notes.append("Differences with * are not judged, since one of the two methods is not trained enough.")
     notes += changing_sentences(comparison.scores)
-    notes += [note for note in comparison.notes if not _OF_FILE.search(note)]
+    notes += [note for note in comparison.notes if not _NOT_FOR_PAPERS.search(note)]
     notes.append(comparison.generalises)
     sides = "l" * len(first) + "r" * (len(head) - len(first))
     return latex_table(f"{said}.", sides, head, rows, notes)

@@ -95,6 +95,11 @@ def test_each_method_is_compared_with_each_control_in_one_family():
     )
     np.testing.assert_allclose(found.differences[["low", "high"]][:3], each.differences[["low", "high"]])
     assert "differences to Local and FedAvg, paired on seeds, simultaneous 95% intervals" in found.estimand
+    # the table for a paper has both differences of each method
+    (row,) = [line.split(" & ") for line in found.to_latex().splitlines() if line.startswith("A & ")]
+    pairs = [found.differences.loc[f"A − {c}", ["difference", "low", "high"]].astype(float) for c in CONTROLS]
+    shown = [[float(n) for n in re.findall(r"-?[\d.]+", row[i].replace("$-$", "-"))] for i in (2, 4)]
+    np.testing.assert_allclose(shown, 100 * np.array(pairs), atol=0.051)
     one, other = (compare(table(runs), control=control) for control in ("Local", ("Local",)))
     assert str(one) == str(other)
     assert other.above is None
@@ -104,6 +109,9 @@ def test_the_table_is_written_with_the_others():
     found = compare(table(drawn(dict.fromkeys([*CONTROLS, "A", "B"], 0))), control=CONTROLS)
     written = pd.read_csv(io.StringIO(found.to_csv())).query("table == 'above'").set_index("method")
     np.testing.assert_allclose(written["p"], found.above["p"])
+    # a table for a paper has no seeds needed, and no note on them
+    assert "Seeds needed" in str(found)
+    assert "Seeds needed" not in found.to_latex()
 
 
 def test_sentences_name_the_better_control_and_contradict_nobody():

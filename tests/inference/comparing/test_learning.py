@@ -51,8 +51,25 @@ def test_a_control_that_still_rises_leaves_nothing_to_judge():
     for control in ("A", ("A", "B")):
         found = fs.compare(runs({"A": 0.01, "B": 0.0, "C": 0.0}), control=control, last=5, margin=0.01)
         assert (found.differences.loc[found.differences["against"] == "A", "outcome"] == "still learning").all()
-        assert found.above is None
+        assert found.above is None if control == "A" else found.above.empty
         assert "better" not in " ".join(found.conclusions)
+    # what is said of the other control is said as ever, with its size
+    alone, *_ = fs.compare(runs({"B": 0.0, "C": 0.0}), control="B", last=5).conclusions
+    found = fs.compare(runs({"B": 0.0, "C": 0.0, "A": 0.01}), control=("A", "B"), last=5, level=0.9)
+    assert found.conclusions[0].split(" with ")[0] == alone.split(" with ")[0] == "C cannot be told apart from B"
+
+
+def test_a_table_for_a_paper_marks_what_is_not_judged():
+    table = runs({"A": 0.0, "B": 0.0, "C": 0.01})
+    for control, stars in (("A", {"B": [0], "C": [1]}), (("A", "C"), {"B": [0, 1]}), (("A", "B"), {"C": [1, 1]})):
+        shown = fs.compare(table, control=control, last=5, margin=0.01).to_latex()
+        lines = {line[0]: line.split(" & ") for line in shown.splitlines() if line[1:4] == " & "}
+        for label, expected in stars.items():
+            cells = [cell for cell in lines[label] if "[" in cell][1:]  # the first is the mean
+            assert [cell.count(r"$^{\ast}$") for cell in cells] == expected
+        assert shown.count("Difference to ") == len(control)
+        assert "Differences with {*} are not judged, since one of the two methods is not trained enough." in shown
+    assert r"\ast" not in fs.compare(table, control="A", last=1).to_latex().partition("Seeds")[0]
 
 
 def test_models_below_each_client_s_commonest_class_are_not_judged():
