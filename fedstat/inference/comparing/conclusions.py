@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from fedstat._in_words import counted
 from fedstat.inference.formatting import first_of, interval, listed, p_value
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.intervals.shape import HELD
@@ -281,7 +282,7 @@ def _counts(scores: Scores, rows: pd.DataFrame) -> Iterable[str]:
         up, down = int((sure & (sign > 0)).sum()), int((sure & (sign < 0)).sum())
         same, rest = ((mine["outcome"] == word).sum() for word in ("equivalent", "undecided"))
         also = f"equivalent to {same}, " * bool(same)
-        yield f"{label} is {above} {up} others, {below} {down}, {also}and not told apart from {rest}."
+        yield f"{label} is {above} {counted(up, 'other')}, {below} {down}, {also}and not told apart from {rest}."
     yield from _no_spread(rows)
 
 

@@ -71,8 +71,11 @@ def late_gain(curves: np.ndarray, rounds: np.ndarray) -> np.ndarray:
 
 def changing_sentences(scores: Scores, but: Collection[str] = ()) -> tuple[str, ...]:
     """Say which methods, `but` for some, still changed within the rounds that are averaged."""
-    found = still_changing(scores).items()
-    return tuple(f"{label} {words}: its mean is not where it ends." for label, words in found if label not in but)
+    each = [f"{label} {change}" for label, change in still_changing(scores).items() if label not in but]
+    if not each:
+        return ()
+    ends = "its mean is not where it ends" if len(each) == 1 else "their means are not where they end"
+    return (f"{listed(each)} from the first half of these rounds to the second: {ends}.",)
 
 
 def learning_sentence(learning: Mapping[str, str], configs: Collection[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -134,7 +134,7 @@ def alone(scores: Scores) -> dict[str, int]:
 
 
 def still_changing(scores: Scores) -> dict[str, str]:
-    """Say of which methods, by label, the metric still changed within the rounds that are averaged.
+    """Say of which methods, by label, the metric still changed within the rounds that are averaged, and by how much.
 
     The second half of these rounds is compared with the first, seed by seed: named is a change whose t interval
     excludes zero, at an error of 5% over all methods, or with one seed a straight line through four rounds or more with
@@ -159,5 +159,5 @@ def still_changing(scores: Scores) -> dict[str, str]:
         if sure and not (scores.of_shares and abs(mean) < 5e-4):
             size = f"{100 * abs(mean):.2g} points" if scores.of_shares else f"{abs(mean):.2g}"
             how = "rose" if mean > 0 else "fell"
-            found[label] = f"{how} by {size} from the first half of these rounds to the second"
+            found[label] = f"{how} by {size}"
     return found
