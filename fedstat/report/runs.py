@@ -261,8 +261,7 @@ def _figures(
     if names is not None:
         named = replace(comparison, scores=replace(comparison.scores, clients=tuple(names)))
     if assessed is not None:
-        none = "Differences at each client: there are none, or too many for a picture."
-        draw["clients"] = (assessed.plot_clients, none)
+        draw["clients"] = (assessed.plot_clients, "Differences at each client: {}")
     if len(comparison.scores.clients) < 2:
         del draw["clients"]
     if assessed is not None and assessed.predictions.kind == "two classes":
@@ -413,7 +412,7 @@ def _left_out(data: Mapping[str, Any], *told: str) -> list[str]:
     """Say which sections have nothing to show, and why, but for what was `told` before."""
     said = {
         "methods": "Settings of methods and training: the tables do not name them.",
-        "predictions": f"{_PREDICTED}: no single run that was asked to keep them (predictions = true).",
+        "predictions": f"{_PREDICTED}: of one run that keeps them (predictions = true); fedstat assess takes tables.",
         "sizes": "Who holds what: the number of samples of each client is not known.",
         "fairness": "Inequality over clients: it needs accuracies and the number of test samples of each client.",
         "traffic": "Traffic: the bytes that travelled are not known.",
@@ -421,7 +420,9 @@ def _left_out(data: Mapping[str, Any], *told: str) -> list[str]:
     }
     found = [words for name, words in said.items() if data[name] is None and not (name == "predictions" and told)]
     if "partition.svg" not in data["figures"]:
-        found.append("A picture of who holds which classes: only folders of fedstat run hold one.")
+        found.append(
+            "A picture of who holds which classes: only folders of fedstat run hold one, if outcomes are classes."
+        )
     if "clients.svg" not in data["figures"] and data["fairness"] is None:
         found.append("Clients: what each of them gains or loses is not known.")
     return [*dict.fromkeys(found), "Costs: runs do not record seconds and memory."]

@@ -175,7 +175,7 @@ def held_out(source: Source) -> str:
     if not isinstance(parts["testing"], float) or not told:
         return ""
     tables = "file" in experiment.get("data", {}) or any(line.startswith("Missing values") for line in source.gaps)
-    each = ", of each class in proportion" if tables and config.get("classes") else ""
+    each = ", of each class in proportion" if tables and any(config["classes"].values()) else ""
     anew = ", anew under each seed" if "partition" in config["vary"] and len(config["seeds"]) > 1 else ""
     return f" Of each client's samples {listed(told)}{each}{anew}."
 

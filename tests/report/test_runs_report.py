@@ -118,6 +118,7 @@ def test_a_run_is_told_from_its_conclusions_to_its_hashes(folder, tmp_path):
     for title in order:
         at = words.find(title, at + 1)
         assert at >= 0, title
+    assert "at each client. What lies within the noise may be nothing." in words
     config = fs.load(folder / "digits" / "run").config
     assert all(prints["train"] in words for prints in config["fingerprint"].values())
     assert "fedstatreport" in squeezed
@@ -336,7 +337,7 @@ def test_predictions_that_cannot_be_assessed_are_listed_among_what_is_left_out(t
     page.feed((tmp_path / "a.html").read_text())
     words = plain(" ".join(page.words))
     assert f"Predictions sample by sample: {refused.value}" in words[words.find("What is not in this report") :]
-    assert "no single run that was asked to keep them" not in words
+    assert "of one run that keeps them" not in words
     with pytest.raises(ValueError, match="deals the same test samples"):
         report_runs([tmp_path / "out"], tmp_path / "b.html", event="1", day=DAY)
 
@@ -363,6 +364,25 @@ def test_a_paragraph_tells_what_hospitals_hold_out_and_share_and_clients_are_nam
     assert "Against Local: " in words
     assert words.count("where its probability is at least 0.95, each client by itself") == 1
     assert all(name in words[words.find("Comparison") :] for name in ("Graz", "Lyon", "Ulm"))
+
+
+def test_a_report_on_numbers_speaks_of_no_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {"client": np.repeat(["Graz", "Ulm"], 40), "x": rng.normal(size=80), "y": rng.normal(size=80)}
+    pd.DataFrame(columns).to_csv(tmp_path / "all.csv", index=False)
+    (tmp_path / "e.toml").write_text(
+        'seed = [0, 1]\nrounds = 2\n[data]\nfile = "all.csv"\nclient = "client"\ntarget = "y"\n[partition]\n'
+        'kind = "group"\ntest = 0.3\n[model]\nname = "mlp"\nwidths = [4]\n[method.Local]\n[method.FedAvg]\n'
+        "[training]\nlr = 0.1\n"
+    )
+    run(read(tmp_path / "e.toml"), tmp_path / "out", progress=False)
+    report_runs([tmp_path / "out"], tmp_path / "a.html", day=DAY)
+    page = Words()
+    page.feed((tmp_path / "a.html").read_text())
+    words = plain(" ".join(page.words))
+    assert "30% are held out for testing, anew under each seed." in words
+    assert "only folders of fedstat run hold one, if outcomes are classes." in words
+    assert "What lies within the noise" not in words  # which is known of accuracies
 
 
 def test_what_cannot_be_reported_is_refused_in_a_sentence(folder, tmp_path):

@@ -188,7 +188,7 @@ def by_client(table: pd.DataFrame, control: str, level: float, ax: Axes | None =
     factor = 100 if is_share(metric := table["metric"].iloc[0]) else 1
     methods, names = list(dict.fromkeys(table["method"])), list(dict.fromkeys(table["name"]))
     if len(methods) * len(names) > _ROWS * 2 or len(methods) > len(_SIGNS):
-        raise ValueError(f"a picture of clients holds {_ROWS * 2} differences of {len(_SIGNS)} methods; assess fewer.")
+        raise ValueError(f"a picture holds at most {_ROWS * 2} differences of {len(_SIGNS)} methods; assess fewer.")
     ax = new_axes(ax, 1.2 + 0.13 * (len(methods) + 1) * len(names))
     ax.axvline(0, color="0.4", linewidth=0.8, zorder=1)
     for i, (sign, label) in enumerate(zip(_SIGNS, methods, strict=False)):

@@ -40,7 +40,9 @@ def tables(found: Assessment, most: int | None = None, also: str = "") -> Iterat
             shown = beside.set_index(["client", "method"])[["difference", "low", "high", "outcome"]]
             shown = shown.rename(columns={"low": "joint low", "high": "joint high"})
             rows = rows.join(shown, on=["client", "method"])
-        some = f"; {len(rows) - most} more rows are in the table `clients`" if most and len(rows) > most else ""
+        some = (
+            f"; {len(rows) - most} more rows are in `fedstat.assess(...).clients`" if most and len(rows) > most else ""
+        )
         direction = {1: "more is better", -1: "less is better", 0: "neither more nor less is better"}[better(metric)]
         yield _table(
             f"{metric.replace('_', ' ')} ({direction}) at each client, with {alone} of each alone"
