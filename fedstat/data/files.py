@@ -70,7 +70,7 @@ def from_csv(
     ValueError
         For ragged lines, missing columns, text or missing values in input columns, and missing targets, which NA, NaN
         and null are as well; with "standard" also for a column of text with more different values than half of its
-        rows, unless `inputs` names it. The message names the line or the column.
+        rows, or of numbers and some text, unless `inputs` names it. The message names the line or the column.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def read_csv(
             'prepare="standard" makes a column for each of its words, a transformer of scikit-learn\'s what you like.'
         )
     if inputs is None:
-        _check_case_numbers(path, x, text if isinstance(prepare, str) else [])
+        _check_columns(path, x, text if isinstance(prepare, str) else [])
     held = x if raw else _narrowed(x.to_numpy(dtype=np.float64))
     return held, _targets(table[target]), *_owners(table[client])
 
@@ -204,13 +204,24 @@ def _input_columns(
     return chosen
 
 
-def _check_case_numbers(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
-    """Warn of columns that seem to hold case numbers; refuse text to be encoded that tells most rows apart."""
+def _check_columns(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
+    """Warn of columns that seem to hold case numbers; refuse text to be encoded that tells most rows apart.
+
+    Numbers among which there is some text are refused as well: each of them would be a word.
+    """
+    import pandas as pd
     from pandas.api.types import is_numeric_dtype
 
     for name in x.columns:
         rows, values = int(x[name].count()), x[name].nunique()
         text = name in encoded
+        stray = x[name][x[name].notna() & pd.to_numeric(x[name], errors="coerce").isna()]
+        if text and values > FEW and 2 * len(stray) < rows:
+            raise ValueError(
+                f"{path}: column {name!r} holds numbers and in {len(stray)} of {rows} rows text, such as "
+                f"{stray.iloc[0]!r}, so that each value would become an input. Write numbers or nothing there, or name "
+                "the column in inputs if words are meant."
+            )
         numbers = is_numeric_dtype(x[name]) and CASE_NUMBER.search(name) is not None
         if values <= max(rows / 3, FEW) or not (text or (numbers and (x[name].dropna() % 1 == 0).all())):
             continue

@@ -146,6 +146,21 @@ def test_case_numbers_are_told_by_how_many_rows_they_tell_apart(tmp_path, name, 
     assert not read(inputs=[name, "dose"])
 
 
+def test_numbers_with_some_text_are_no_words(tmp_path):
+    def read(values, **more):
+        rows = [f"{value},{i % 7},{'AB'[i % 2]},{i // 2 % 2}" for i, value in enumerate(values)]
+        (tmp_path / "t.csv").write_text("\n".join(["age,dose,client,y", *rows]))
+        return data.from_csv(tmp_path / "t.csv", prepare="standard", **more).train.x.shape[1]
+
+    ages = [str(40 + i % 30) for i in range(88)]
+    with pytest.raises(ValueError, match="column 'age' holds numbers and in 2 of 90 rows text, such as '>89'"):
+        read([*ages, ">89", "unknown"])
+    assert read([*ages, "", ""]) == 2
+    assert read([*ages, ">89", "unknown"], inputs=["age", "dose"]) == 33  # at most 32 words
+    assert read([f"{i % 3}" for i in range(89)] + ["3+"]) == 5  # few values: dependants
+    assert read([f"I{i % 15}" for i in range(60)] + [f"{i % 15}" for i in range(30)]) == 31  # codes
+
+
 def test_tokens_with_a_client_label_are_those_of_the_same_partition():
     client = np.repeat([7, 3], 6)
     x = np.random.default_rng(0).integers(0, 300, (12, 4))
