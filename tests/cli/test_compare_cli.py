@@ -251,6 +251,8 @@ def test_repeated_rows_name_the_column_that_tells_them_apart(runs):
     pd.concat([table.assign(dataset="A"), table.assign(dataset="B")]).to_csv(file, index=False)
     said = " ".join(compare(file).output.split())
     assert "18 of 36 rows repeat" in said
-    assert "; keep one value of dataset, and compare different settings each on their own." in said
-    pd.concat([table, table]).to_csv(file, index=False)
-    assert "; leave repeated rows out, and" in " ".join(compare(file).output.split())
+    assert "; if dataset names the clients, say --client dataset, else keep one value of dataset, and" in said
+    pd.concat([table, table.iloc[[7]]]).to_csv(file, index=False)
+    said = " ".join(compare(file).output.split())
+    method, seed = table.iloc[7][["method", "seed"]]
+    assert f"line 20, seed {seed}, method {method}); leave repeated rows out, and" in said

@@ -200,10 +200,10 @@ class Opened:
         tables = (part.batches for part in self.parts)
         return survey(batch for of in tables for batch in (of.batches(keys) if hasattr(of, "batches") else of))
 
-    def apart(self) -> list[str]:
-        """Return the columns not read that tell rows apart which repeat."""
+    def repeated(self) -> str:
+        """Name the first row of a table that repeats another one of it, and say what to do."""
         tables = (part.batches for part in self.parts if isinstance(part.batches, Table))
-        return list(dict.fromkeys(name for table in tables for name in table.apart()))
+        return next(filter(None, (table.repeated() for table in tables)), "")
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows, in batches."""

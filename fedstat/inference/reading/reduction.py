@@ -160,7 +160,7 @@ def reduce(
         sums.add(run, t, k, np.asarray(_column(batch, "value"), float)[rows], window)
     if wrong := [one for one in index["seed"].labels if not isinstance(one, int | np.integer)]:
         raise ValueError(f"column 'seed' must hold whole numbers, got {wrong[0]!r}. Number the seeds.")
-    sums.refuse_repeats(len(rounds) - first, getattr(batches, "apart", list))
+    sums.refuse_repeats(len(rounds) - first, getattr(batches, "repeated", str))
     return _arranged(sums, runs.labels, index, there, rounds, metric, split)
 
 
@@ -250,17 +250,16 @@ class _Sums:
         self.seen = _grown(self.seen, (runs, self.rounds, clients))
         self.seen.reshape(-1)[(run * self.rounds + t) * self.seen.shape[2] + k] = True
 
-    def refuse_repeats(self, window: int, apart: Callable[[], list[str]]) -> None:
-        """Refuse a table in which the same cell was measured twice; `apart` names columns that tell them apart."""
+    def refuse_repeats(self, window: int, told: Callable[[], str]) -> None:
+        """Refuse a table in which the same cell was measured twice; `told` names the first, and says what to do."""
         if self.seen is not None:
             repeats = self.rows - int(self.seen.sum())
         else:
             repeats = int(np.maximum(self.by_client["count"] - window, 0).sum())
         if repeats:
-            remedy = f"keep one value of {' and of '.join(of)}" if (of := apart()) else "leave repeated rows out"
             raise ValueError(
-                f"{repeats} of {self.rows} rows repeat an earlier row's method, estimand, seed, round and client; "
-                f"{remedy}, and compare different settings each on their own."
+                f"{repeats} of {self.rows} rows repeat an earlier row's method, estimand, seed, round and client"
+                f"{told() or '; leave repeated rows out'}, and compare different settings each on their own."
             )
 
 

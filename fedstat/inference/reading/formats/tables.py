@@ -85,12 +85,25 @@ class Table:
             yield from self._tidy(batch, done, wanted)
             done += batch.num_rows
 
-    def apart(self) -> list[str]:
-        """Return the column not read that tells apart rows which repeat, that of the fewest values; or none."""
+    def repeated(self) -> str:
+        """Name the first row that repeats another one, and say what to do; "" if none of the first rows does.
+
+        What to do rests on the column not read that tells such rows apart, of several that of the fewest values.
+        """
         keys = [*self.found.values()]
         rows = next(self._batches([*keys, *self.unread])).to_pandas()
-        found = [name for name in self.unread if not rows.duplicated([*keys, name]).any()]
-        return sorted(found, key=lambda name: rows[name].nunique())[:1] if rows.duplicated(keys).any() else []
+        twice = rows.duplicated(keys).to_numpy()
+        if not twice.any():
+            return ""
+        apart = [name for name in self.unread if not rows.duplicated([*keys, name]).any()]
+        remedy = "leave repeated rows out"
+        if apart:
+            name = min(apart, key=lambda name: rows[name].nunique())
+            remedy = f"keep one value of {name}"
+            if "client" not in self.found:
+                remedy = f"if {name} names the clients, say columns={ {name: 'client'} }, else {remedy}"
+        first = ", ".join(f"{ours} {value}" for ours, value in zip(self.found, rows[keys][twice].iloc[0], strict=True))
+        return f" (the first is {self._place(pa.array(twice), 0)} {first}); {remedy}"
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         columns = list(dict.fromkeys(columns))
