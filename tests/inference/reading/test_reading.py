@@ -222,6 +222,16 @@ def test_tables_in_memory_are_refused_as_files_are(take, tidy):
     assert history["client"].unique().tolist() == [0, 1, 2, 3]
 
 
+def test_named_levels_of_an_index_are_columns():
+    table = four_columns()
+    whole = fs.read_results(table).history
+    for kept in (table.set_index(["method", "seed"]), table.set_index("client"), table.set_index("seed", drop=False)):
+        pd.testing.assert_frame_equal(fs.read_results(kept).history, whole)
+    means = table.groupby(["method", "seed"])["accuracy"].mean()
+    found = fs.compare(means.to_frame()).scores.by_seed()
+    np.testing.assert_allclose(found, means.unstack().to_numpy(), rtol=1e-12)
+
+
 def test_whole_counts_are_no_percent(tmp_path):
     table = four_columns()
     counts = table.assign(accuracy=(40 + 50 * table["accuracy"]).round().astype(int))
@@ -280,6 +290,7 @@ HEAD = "method,seed,client,accuracy\n"
         ),
         ("method,seed,wer\nA,0,.5\n", {}, r"If 'wer' is the metric, give columns=\{'wer': 'wer'\}."),
         ("method,seed,0,1\nA,0,.5,.6\n", {}, r"If each of 0, 1 is a client, .*\['method', 'seed'\], var_name='client'"),
+        ("method,s0,s1\nA,.5,.6\n", {}, r"If each of s0, s1 is a seed, .*\['method'\], var_name='seed'"),
         ("method,seed\nA,0\n", {}, r"no column of values, .*columns=\{'name in the file': 'method'\}"),
         (
             "method,seed,client_id,accuracy\nA,0,1,.5\n",

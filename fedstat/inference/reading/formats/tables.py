@@ -190,7 +190,12 @@ class Table:
 
 
 def in_memory(frame: pd.DataFrame) -> pa.Table:
-    """Return a DataFrame as a table; a column of values of several kinds becomes text, as it would in a file."""
+    """Return a DataFrame as a table, with the levels of its index that have names as columns.
+
+    A column of values of several kinds becomes text, as it would in a file.
+    """
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    frame = frame.reset_index(named) if named else frame
     columns = []
     for _, column in frame.items():
         try:
@@ -314,7 +319,7 @@ def _proposal(
         name: of for name, of in _proposals(unread).items() if of not in found and not (values and of in METRICS)
     }
     others = [name for name in unread if name not in proposals]
-    of = "client" if not missing else "method" if "method" in {*missing} - {*proposals.values()} else None
+    of = next((name for name in missing if name not in proposals.values()), None) if missing else "client"
     turned = (
         f"If each of {', '.join(others)} is a {of}, write one row for each value: pandas.melt(table, "
         f"{[*found.values(), *proposals]}, var_name='{of}', value_name='accuracy')."
