@@ -160,7 +160,7 @@ def against_plan(
         now, then = (listed(of) if of else "none, all pairs" for of in (controls, plan.controls))
         after.append(f"control {now} (planned: {then})")
     if more := [label for label in scores.methods if label not in plan.arms]:
-        after.append(f"arms {listed(more)}")
+        after.append(f"{listed(more)} added")
     if fewer := [label for label in plan.arms if label not in scores.methods]:
         after.append(f"{listed(fewer)} left out")
     counts = sorted({len(scores.seeds), *scores.ran.sum(axis=1).tolist()})

@@ -424,7 +424,7 @@ def test_a_plan_decides_what_is_left_open_and_what_came_after_is_said():
     assert found.notes[-1] == "All of it is as this plan says."
     more = compare([*runs, history([0.4, 0.7, 0.5], "C")], plan=plan, margin=0.1, control="A", simultaneous=False)
     assert more.notes[-1] == (
-        "Not as this plan says: each interval for itself; margin 0.1 (planned: 0.02); control A (planned: B); arms C."
+        "Not as this plan says: each interval for itself; margin 0.1 (planned: 0.02); control A (planned: B); C added."
     )
     ruled = compare(runs, plan=replace(plan, rule="looks at 3 and 6"))
     assert ruled.notes[-1] == "All that can be checked is as this plan says; not checked: rule (looks at 3 and 6)."
