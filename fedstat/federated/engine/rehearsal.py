@@ -89,7 +89,8 @@ def tolerance(network: Network) -> float:
 def outputs_of(network: Network, samples: Samples, name: str = "the network") -> int:
     """Return the number of outputs that the network has for each sample, found by a trial call.
 
-    A network that does not take such samples, or returns anything but (B, outputs), is refused under its `name`.
+    A network that does not take such samples, or returns anything but (B, outputs), is refused under its `name`. A
+    warning tells of outputs that went through a softmax.
     """
     shape = samples.x.shape[1:]
     with nullcontext() if _needs_no_trial(network) else aside(network.device):
@@ -107,6 +108,12 @@ def outputs_of(network: Network, samples: Samples, name: str = "the network") ->
         raise ValueError(
             f"{name} must map B samples to (B, outputs), with one output to (B, 1); for B = 2 it returns "
             f"{tuple(outputs.shape)}."
+        )
+    if outputs.shape[-1] > 1 and (outputs >= 0).all() and (outputs.sum(-1) - 1).abs().max() < 1e-3:
+        warnings.warn(
+            f"the outputs of {name} are probabilities, as after a softmax, which cross-entropy takes itself: leave it "
+            "out, unless a loss of your own expects them.",
+            stacklevel=2,
         )
     return outputs.shape[-1]
 

@@ -363,6 +363,19 @@ def test_what_is_right_passes_and_nothing_is_left_behind(case, dtype):
     assert all(torch.equal(after[name], leaf) for name, leaf in before.items())
 
 
+def test_a_softmax_before_cross_entropy_is_warned_of():
+    def trained(*last):
+        network = nn.Sequential(nn.Linear(3, 2), *last)
+        return fs.federate(fs.Local(), network, vectors(), TRAINING, rounds=1, progress=False)
+
+    with pytest.warns(UserWarning, match="the outputs of the network are probabilities, as after a softmax"):
+        trained(nn.Softmax(-1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for right in ((), (nn.LogSoftmax(-1),)):
+            trained(*right)
+
+
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), norm=st.booleans())
 def test_kinks_ties_and_constant_pixels_are_no_reason_to_refuse(data, norm):
