@@ -192,19 +192,24 @@ class _Runner(FlowerServer):
         if not packets:
             return {}
 
-        def one(k: int) -> Packet | Refused | None:
+        def one(k: int) -> FitRes | None:
             parameters, config = _to_flower(packets[k])
             try:
-                reply = proxies[k].fit(FitIns(parameters, config), timeout=self.timeout, group_id=0)
+                return proxies[k].fit(FitIns(parameters, config), timeout=self.timeout, group_id=0)
             except Exception:  # Flower has an exception for each way in which a connection may end
                 return None
-            if reply.status.code != Code.OK:
-                return Refused(f"it failed: {reply.status.message!r}.")
-            return read(_from_flower, reply.parameters, reply.metrics)
 
+        # replies are read in this thread: in early releases of Python 3.11 threads that parse headers at once may fail
         with ThreadPoolExecutor(len(packets)) as pool:
-            answers = dict(zip(packets, pool.map(one, packets), strict=True))
-        return {k: packet for k, packet in answers.items() if packet is not None}
+            came = zip(packets, pool.map(one, packets), strict=True)
+            return {k: _answer(reply) for k, reply in came if reply is not None}
+
+
+def _answer(reply: FitRes) -> Packet | Refused:
+    """Return the packet in a client's reply, or why there is none."""
+    if reply.status.code != Code.OK:
+        return Refused(f"it failed: {reply.status.message!r}.")
+    return read(_from_flower, reply.parameters, reply.metrics)
 
 
 def _to_flower(packet: Packet) -> tuple[Parameters, dict[str, Scalar]]:

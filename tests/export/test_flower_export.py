@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ flwr = pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
 from flwr.clientapp import ClientApp  # noqa: E402
-from flwr.common import FitIns, FitRes, Parameters, serde  # noqa: E402
+from flwr.common import Code, FitIns, FitRes, Parameters, Status, serde  # noqa: E402
 from flwr.server.client_proxy import ClientProxy  # noqa: E402
 from flwr.serverapp import Grid  # noqa: E402
 from flwr.serverapp.strategy import Result  # noqa: E402
@@ -412,7 +413,12 @@ class Liar:
 
 
 class Wire(ClientProxy):
-    """A connection of Flower's gRPC server without a network: messages become bytes and messages again."""
+    """A connection of Flower's gRPC server without a network: messages become bytes and messages again.
+
+    Clients, who otherwise are processes of their own, answer one after the other.
+    """
+
+    turn = threading.Lock()
 
     def __init__(self, client: Liar, died: list[Exception]) -> None:
         super().__init__(str(client.client.number))
@@ -420,13 +426,14 @@ class Wire(ClientProxy):
         self.died = died
 
     def fit(self, ins: FitIns, timeout: float | None, group_id: int | None) -> FitRes:
-        if self.end is None:
-            raise ConnectionError
-        try:
-            reply = self.end.fit(serde.fit_ins_from_proto(serde.fit_ins_to_proto(ins)))
-        except Exception as error:  # ends the client's process; the server sees a connection that broke
-            self.died.append(error)
-            raise
+        with self.turn:
+            if self.end is None:
+                raise ConnectionError
+            try:
+                reply = self.end.fit(serde.fit_ins_from_proto(serde.fit_ins_to_proto(ins)))
+            except Exception as error:  # ends the client's process; the server sees a connection that broke
+                self.died.append(error)
+                raise
         return serde.fit_res_from_proto(serde.fit_res_to_proto(reply))
 
     evaluate = get_parameters = get_properties = reconnect = Memory.refuse
@@ -580,6 +587,27 @@ def test_a_client_whose_connection_broke_comes_back_with_what_it_kept(by: str, t
     run.play(3)
     played = simulate(run.method, ends.model(), ends.everybody(), 3)
     check_equal(run.server, lambda k: run.end(k).client.state(), played[-1])
+
+
+def test_replies_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that parse headers of arrays at once may fail in early releases of Python 3.11."""
+    run, where = Run("grpc", tmp_path), list[threading.Thread]()
+
+    def read(data: bytes) -> np.ndarray:
+        where.append(threading.current_thread())
+        return decode(data)
+
+    def fit(*_: object, **__: object) -> FitRes:
+        parameters, numbers = grpc._to_flower(Packet({"hidden.bias": np.ones(6, np.float32)}, {"samples": 1}))
+        return FitRes(Status(Code.OK, ""), parameters, 1, numbers)
+
+    decode = grpc.bytes_to_ndarray
+    monkeypatch.setattr(grpc, "bytes_to_ndarray", read)
+    monkeypatch.setattr(Wire, "fit", fit)
+    proxies = dict(enumerate(run.runner.client_manager().all().values()))
+    answers = run.runner._ask(proxies, dict.fromkeys(proxies, talk.HELLO))
+    assert [answer.arrays["hidden.bias"].sum() for answer in answers.values()] == [6, 6, 6]
+    assert where == [threading.current_thread()] * 3
 
 
 def asked_to_train(folder: Path, **how: object) -> tuple[Server, dict[int, Packet]]:
