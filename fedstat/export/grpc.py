@@ -90,6 +90,9 @@ def serve(
 def join(client: Client, address: str, *, root_certificate: str | Path, timeout: float = 600) -> None:
     """Take part in a run over gRPC with TLS, and return when the server ends it.
 
+    A connection that breaks, as it does where the client answers after the server's `timeout`, is made again, with a
+    warning; the client then takes its place from the next round on.
+
     Parameters
     ----------
     client : Client
@@ -99,16 +102,22 @@ def join(client: Client, address: str, *, root_certificate: str | Path, timeout:
     root_certificate : path
         The certificate of the authority that signed the server's, in PEM.
     timeout : float
-        Seconds to wait for the server.
+        Seconds to wait for the server, at first and whenever the connection broke.
 
     Raises
     ------
     ConnectionError
         If no server comes, or at once if its certificate is not one that the authority signed for this host.
     """
-    root = Path(root_certificate).read_bytes()
-    _reach(address, root, real("timeout", timeout, "(0, inf)"))
-    start_client(server_address=address, client=_Client(client), root_certificates=root, insecure=False)
+    root, seconds = Path(root_certificate).read_bytes(), real("timeout", timeout, "(0, inf)")
+    while True:
+        _reach(address, root, seconds)
+        try:
+            start_client(server_address=address, client=_Client(client), root_certificates=root, insecure=False)
+            return
+        except grpc.RpcError as error:
+            words = f"the connection to {address} broke, and is made again: {error.details()}"
+            warnings.warn(words, RuntimeWarning, 2)
 
 
 def _reach(address: str, root: bytes, timeout: float) -> None:

@@ -610,6 +610,27 @@ def test_replies_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytes
     assert where == [threading.current_thread()] * 3
 
 
+def test_a_connection_that_breaks_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a client who answers after the server's timeout; it ends when the server says so."""
+
+    class Broke(grpc.grpc.RpcError):
+        def details(self) -> str:
+            return "Timeout of 4.0sec was exceeded."
+
+    def start(**_: object) -> None:
+        tried.append("start")
+        if len(tried) < 6:
+            raise Broke
+
+    tried = list[str]()
+    monkeypatch.setattr(grpc, "_reach", lambda *_: tried.append("reach"))
+    monkeypatch.setattr(grpc, "start_client", start)
+    (certificate := tmp_path / "ca.pem").touch()
+    with pytest.warns(RuntimeWarning, match=r"to here:1 broke, and is made again: Timeout of 4\.0sec was exceeded"):
+        grpc.join(Run("grpc", tmp_path).end(0), "here:1", root_certificate=certificate)
+    assert tried == ["reach", "start"] * 3
+
+
 def asked_to_train(folder: Path, **how: object) -> tuple[Server, dict[int, Packet]]:
     """Return a server whose three clients have trained once, and their honest replies."""
     run = Run("records", folder)
