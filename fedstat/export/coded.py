@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedstat.export.packet import Packet, Refused, check, pack
+from fedstat.export.packet import Packet, Refused, check, number, pack
 from fedstat.federated.client.network import Params
 from fedstat.federated.codec import Coded, Message, Sent
 from fedstat.federated.compression import decompressed
@@ -51,12 +51,11 @@ def unpack_coded(
         check(key, data := arrays.pop(key), None, np.dtype(np.uint8))
         own = key.removeprefix(_CODED)
         name = own.removeprefix(_SELECTED)
-        start: Tensor = known[name][0] if name in known else torch.zeros(_shape(packet, name), dtype=dtype)
-        if own != name:
-            if name not in known or name not in masks:
-                raise Refused(f"array {key!r} came, but no part of {name!r} is shared by itself.")
-            start = start[masks[name].cpu().expand(known[name].shape)[0]]
+        if own != name and (name not in known or name not in masks):
+            raise Refused(f"array {key!r} came, but no part of {name!r} is shared by itself.")
         try:
+            start: Tensor = known[name][0] if name in known else torch.zeros(_shape(packet, name), dtype=dtype)
+            start = start if own == name else start[masks[name].cpu().expand(known[name].shape)[0]]
             came = torch.from_numpy(decompressed(method.compression, data.tobytes(), start.numel()))
         except Exception as error:  # any bytes may have come
             raise Refused(f"array {key!r} cannot be decoded: {error}") from None
@@ -68,8 +67,8 @@ def unpack_coded(
 def _shape(packet: Packet, name: str) -> tuple[int, ...]:
     """Return the shape of an entry that is no leaf, as its sender says it."""
     shape: list[int] = []
-    while (length := packet.numbers.get(f"shape {len(shape)} {name}")) is not None:
-        shape.append(int(length))
-    if any(length < 0 for length in shape) or math.prod(shape) > 2**31:
+    while (axis := f"shape {len(shape)} {name}") in packet.numbers:
+        shape.append(number(packet, axis, 0))
+    if math.prod(shape) > 2**31:
         raise Refused(f"the shape of {name!r} must be one of an array, got {tuple(shape)}.")
     return tuple(shape)

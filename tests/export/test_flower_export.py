@@ -214,18 +214,22 @@ def test_the_page_names_methods_once_and_its_programs_are_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "change", "why"),
+    ("key", "change", "shape", "why"),
     [
-        ("coded:head.bias", lambda data: data[:-1], "cannot be decoded: there must be 5 bytes, got 4"),
-        ("coded:head.bias", lambda data: data.astype(np.float32), "must hold uint8"),
-        ("coded:head.bias", lambda data: np.full_like(data, 255), "decodes to numbers that are not finite"),
-        ("coded:selected:head.bias", lambda data: data, "no part of 'head.bias' is shared by itself"),
-        ("coded:none", lambda data: data, "it must send .*, it sent"),
-        (None, None, "it must send .*, it sent"),
+        ("coded:head.bias", lambda data: data[:-1], (), "cannot be decoded: there must be 5 bytes, got 4"),
+        ("coded:head.bias", lambda data: data.astype(np.float32), (), "must hold uint8"),
+        ("coded:head.bias", lambda data: np.full_like(data, 255), (), "decodes to numbers that are not finite"),
+        ("coded:selected:head.bias", lambda data: data, (), "no part of 'head.bias' is shared by itself"),
+        ("coded:none", lambda data: data, (), "it must send .*, it sent"),
+        ("coded:none", lambda data: data, (float("nan"),), "'shape 0 none' must be a whole number"),
+        ("coded:none", lambda data: data, (2, float("inf")), "'shape 1 none' must be a whole number"),
+        ("coded:none", lambda data: data, (-1,), "'shape 0 none' must be a whole number"),
+        ("coded:none", lambda data: data, (2**30, 2**30, 2**30), "the shape of 'none' must be one of an array"),
+        (None, None, (), "it must send .*, it sent"),
     ],
 )
 def test_bytes_that_stand_for_nothing_leave_their_client_out(
-    key: str | None, change: Callable[[np.ndarray], np.ndarray], why: str, tmp_path: Path
+    key: str | None, change: Callable[[np.ndarray], np.ndarray], shape: tuple[float, ...], why: str, tmp_path: Path
 ) -> None:
     method, model, clients = fs.FedAvg(compression=fs.compression.Sign()), ends.model(), ends.everybody()
     people = [
@@ -237,7 +241,8 @@ def test_bytes_that_stand_for_nothing_leave_their_client_out(
     replies = {k: people[k].answer(p) for k, p in server.requests().items()}
     arrays = dict(replies[1].arrays)
     data = arrays.pop("coded:head.bias")
-    wrong = Packet(arrays if key is None else {**arrays, key: change(data)}, replies[1].numbers)
+    told = {f"shape {axis} none": length for axis, length in enumerate(shape)}
+    wrong = Packet(arrays if key is None else {**arrays, key: change(data)}, {**replies[1].numbers, **told})
     with pytest.warns(RuntimeWarning, match=f"client 1 is left out of round 1: .*{why}"):
         server.aggregate({**replies, 1: wrong})
     assert server.entered["entered"].tolist() == [True, False, True]
