@@ -138,6 +138,9 @@ class Server:
         self.farthest = np.inf if farthest is None else real("farthest", farthest, "(0, inf)")
         if clients < method.fewest:
             raise ValueError(f"{type(method).__name__} needs at least {method.fewest} clients, got clients={clients}.")
+        self._fewest = getattr(method.aggregator, "fewest", 1)
+        if (most := len(participants(0, 0, clients, self.participation))) < self._fewest:
+            raise ValueError(f"{method.aggregator!r} needs {self._fewest} participants in a round, there are {most}.")
         self.round = 0
         self.history = pd.DataFrame(columns=list(_HISTORY)).astype(_HISTORY)
         self.entered = pd.DataFrame(columns=list(_ENTERED)).astype(_ENTERED)
@@ -236,7 +239,9 @@ class Server:
         came = zip(*(ends[k] for k in asked[there].tolist()), strict=True)
         after = self._step(asked[there], received, [_stacked(each) for each in came])
         if after is None:
-            left |= dict.fromkeys(asked[there].tolist(), Refused("the average with it is not finite."))
+            few = f"{self.method.aggregator!r} needs {self._fewest} usable replies, there are {len(there)}."
+            why = few if len(there) < self._fewest else "the average with it is not finite."
+            left |= dict.fromkeys(asked[there].tolist(), Refused(why))
             after = tuple(replace(belief, round=belief.round + 1) for belief in self._beliefs)
         self._beliefs, self.round = after, self.round + 1
         self._record(asked, distances, left, replies)
@@ -399,7 +404,7 @@ class Server:
 
     def _step(self, ids: np.ndarray, starts: Sequence[Params], ends: Sequence[Params]) -> tuple[State, ...] | None:
         """Return both beliefs after the method's step; None with too few participants, and where it is not finite."""
-        if len(ids) < getattr(self.method.aggregator, "fewest", 1):
+        if len(ids) < self._fewest:
             return None
         updates = [self._update(ids, start, end) for start, end in zip(starts, ends, strict=True)]
         both = list(zip(self._beliefs, updates, strict=True))

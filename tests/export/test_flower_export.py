@@ -716,6 +716,19 @@ def test_an_average_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
     server.requests()
 
 
+def test_an_aggregator_that_needs_more_replies_says_so(tmp_path: Path) -> None:
+    krum = fs.FedAvg(aggregator=fs.aggregators.Krum(0))  # needs three
+    with pytest.raises(ValueError, match=r"Krum\(f=0, kept=1\) needs 3 participants in a round, there are 2\."):
+        Server(krum, ends.model(), ends.TRAINING, clients=3, participation=0.5)
+    run = Run("records", tmp_path, method=krum)
+    people, server = [run.end(k) for k in range(3)], run.server
+    talk.begin(server, {k: one.answer(talk.HELLO) for k, one in enumerate(people)}, dict)
+    replies = {k: people[k].answer(packet) for k, packet in server.requests().items()}
+    with pytest.warns(RuntimeWarning, match=r"client . is left out .*: Krum.* needs 3 usable replies, there are 2"):
+        server.aggregate({k: replies[k] for k in (0, 2)})
+    assert server.entered["entered"].tolist() == [False] * 3
+
+
 def test_a_method_without_a_form_of_its_own_takes_the_form_that_most_have(tmp_path: Path) -> None:
     run = Run("records", tmp_path, method=fs.methods.find("SCAFFOLD")())
     plain = fs.Training(lr=0.1, batch_size=4)
