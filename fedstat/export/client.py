@@ -220,13 +220,15 @@ class Client:
         return sent
 
     def _evaluate(self, packet: Packet, t: int) -> dict[str, int | float]:
-        """Measure the models that this client would use now on its held-out samples."""
+        """Measure the models that this client would use now on its held-out samples, if it has any."""
+        split = next((name for name in ("test", "validation") if name in self.data.splits), None)
+        if split is None:
+            return {}
         state = self.state()
         _, values, said = self._received(packet, state)
         common: Params = {name: leaf[None] for name, leaf in self.start.server.items()}
         server = {name: leaf[0] for name, leaf in combine(common, values, said).items()}
         state = replace(state, server=server, round=t)
-        split = next(name for name in ("test", "validation", "train") if name in self.data.splits)
         at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
         route = self.equipment.route(self.method, self.network, stack(state.server, 1))
         samples = held_out(self.data, split, self.network)

@@ -543,6 +543,24 @@ def test_a_message_that_cannot_be_read_leaves_its_client_out_of_the_round(by: st
 
 
 @CARRIERS
+@pytest.mark.parametrize("without", [{1}, {0, 1, 2}])
+def test_a_client_that_holds_no_samples_out_measures_nothing(
+    by: str, without: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What models come to on samples that they were trained on is no number beside the others'."""
+    alone = ends.alone
+    monkeypatch.setattr(
+        ends, "alone", lambda data, k: replace(alone(data, k), test=None) if k in without else alone(data, k)
+    )
+    run = Run(by, tmp_path)
+    result = run.play(2)
+    assert run.entered() == {1: EVERY, 2: EVERY}
+    assert set(run.server.history["client"]) == {0, 1, 2} - without
+    if result is not None:
+        assert [told["clients"] for told in result.evaluate_metrics_clientapp.values()] == [3 - len(without)] * 2
+
+
+@CARRIERS
 @pytest.mark.filterwarnings("ignore:client . is left out of round 2")
 def test_a_round_without_a_usable_reply_changes_nothing(by: str, tmp_path: Path) -> None:
     def change(k: int, asked: Packet, reply: Packet) -> Packet:
