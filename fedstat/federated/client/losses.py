@@ -36,10 +36,8 @@ def choose_task(wanted: LossName | Loss | None, classes: int | None, outputs: in
     The default, see `Training`, holds for a callable too, with which a regression network may have any number of
     outputs. If loss, task and network do not fit together, a ValueError says why.
     """
-    default: LossName = (
-        "squared" if classes is None else "logistic" if (classes, outputs) == (2, 1) else "cross_entropy"
-    )
-    loss = wanted if isinstance(wanted, str) else default
+    usual: LossName = "squared" if classes is None else "logistic" if (classes, outputs) == (2, 1) else "cross_entropy"
+    loss = wanted if isinstance(wanted, str) else usual
     if (loss == "squared") != (classes is None):
         raise ValueError(f'loss "{loss}" does not fit: targets are {"numbers" if classes is None else "class labels"}.')
     if loss != "cross_entropy" and outputs != 1 and not (loss == "squared" and callable(wanted)):
