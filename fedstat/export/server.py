@@ -41,10 +41,10 @@ from fedstat.export.packet import (
     unpack,
 )
 from fedstat.export.start import Asked, check_noise, common_start, federation_of, own_view, take_seat, with_masks
-from fedstat.federated.attendance import Attended
+from fedstat.federated.attendance import Attended, expected_of
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params
-from fedstat.federated.method import Method, aggregated, rows, weighed
+from fedstat.federated.method import Method, aggregated, rows, unattended, weighed
 from fedstat.federated.replicate import participants
 from fedstat.federated.state import State, Update
 from fedstat.inference import count_missing
@@ -75,7 +75,8 @@ class Server:
     participation : float
         Share of clients drawn in each round.
     seed : int
-        The run's seed; under the same one the run equals `fedstat.federate`, up to rounding.
+        The run's seed; under the same one the run equals `fedstat.federate`, up to rounding. Beside a mechanism who
+        takes part and its noise are drawn from the operating system instead.
     farthest : float, optional
         How far a reply may lie from what its client was sent, in the Euclidean norm over all that it sends; one that
         lies farther is refused. `entered` shows how far honest ones lie. By default there is no bound.
@@ -203,7 +204,9 @@ class Server:
             If it depends on what clients keep, or would not tell them all that they start from.
         """
         t = self.round
-        ids = participants(self._seeds.of("participants"), t, self.clients, self.participation)
+        # who took part hides nobody from clients who could draw it themselves
+        seed = self._seeds.of("participants") if self.method.mechanism is None else self._secret
+        ids = participants(seed, t, self.clients, self.participation)
         arrays, starts = self._downloads(ids)
         self._started = ids, starts
         return {int(k): question(Ask.TRAIN, t, own) for k, own in zip(ids, arrays, strict=True)}
@@ -212,7 +215,7 @@ class Server:
         """End the round with what participants sent back; whose reply cannot be used is left out, as `entered` tells.
 
         If no reply can be used, or fewer than an aggregator needs, or if their average is not finite, the round ends
-        without a step.
+        without a step. Beside a mechanism a change that is left out counts as zero, also if all are.
 
         Raises
         ------
@@ -404,11 +407,12 @@ class Server:
 
     def _step(self, ids: np.ndarray, starts: Sequence[Params], ends: Sequence[Params]) -> tuple[State, ...] | None:
         """Return both beliefs after the method's step; None with too few participants, and where it is not finite."""
-        if len(ids) < self._fewest:
+        if self.method.mechanism is None and len(ids) < self._fewest:
             return None
-        updates = [self._update(ids, start, end) for start, end in zip(starts, ends, strict=True)]
+        updates = [self._update(ids, start, end) for start, end in zip(starts, ends or starts, strict=True)]
         both = list(zip(self._beliefs, updates, strict=True))
-        after = [aggregated(self.method, belief, update) for belief, update in both]
+        step = aggregated if len(ids) else unattended
+        after = [step(self.method, belief, update) for belief, update in both]
         if not all(leaf.isfinite().all() for state in after for leaf in state.server.values()):
             return None
         for (belief, update), new in zip(both, after, strict=True):
@@ -437,7 +441,9 @@ class Server:
         rng = self._seeds.stream("server", self.round)
         if self.method.mechanism is not None:  # all clients know the seed, and could take its noise off
             rng = np.random.default_rng([self._secret, self.round])
-        return weighed(self.method, Attended(ids), self._weights, start, end, rng, self.network)
+        # a mechanism's mean divides by how many were asked: who is left out may tell of data
+        who = Attended(ids, expected=expected_of(self.participation, self.clients))
+        return weighed(self.method, who, self._weights, start, end, rng, self.network)
 
 
 def _stacked(ends: Sequence[Params]) -> Params:

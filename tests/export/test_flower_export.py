@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 
 import fedstat as fs
 from fedstat.export import Client, Packet, Refused, Server
+from fedstat.federated.replicate import participants
 from fedstat.federated.rounds import Round
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
@@ -110,7 +111,7 @@ def test_every_method_equals_the_simulation_or_is_refused_by_name(
 ) -> None:
     method = (cls := fs.methods.find(name))(**cls.example, **more)
     model, clients = cls.example_model or fs.models.mlp(3, 5, 2), ends.everybody((12, 17, 9, 14), inputs=3)
-    how = {"participation": 0.75, "seed": 1}
+    how = {"participation": 1.0 if "mechanism" in more else 0.75, "seed": 1}  # nobody can draw whom it asks
 
     def end(k: int) -> Client:
         return Client(
@@ -169,15 +170,23 @@ def test_a_server_that_looks_at_what_clients_keep_is_refused(sets: bool, why: st
         server.aggregate({k: people[k].answer(p) for k, p in server.requests().items()})
 
 
-def server_of(mechanism: fs.mechanisms.Mechanism, tmp_path: Path, name: str = "FedPer") -> Server:
-    """A server after a round of three clients; all of them know the seed."""
+def begun(
+    mechanism: fs.mechanisms.Mechanism, folder: Path, name: str = "FedPer", **how: Any
+) -> tuple[Server, list[Client]]:
+    """A server that has begun, and its three clients; all of them know the seed."""
     method, model = fs.methods.find(name)(weighting="uniform", mechanism=mechanism), ends.model()
     people = [
-        Client(method, model, ends.alone(ends.everybody(), k), ends.TRAINING, number=k, clients=3, folder=tmp_path)
+        Client(method, model, ends.alone(ends.everybody(), k), ends.TRAINING, number=k, clients=3, folder=folder)
         for k in range(3)
     ]
-    server = Server(method, model, ends.TRAINING, clients=3)
+    server = Server(method, model, ends.TRAINING, clients=3, **how)
     talk.begin(server, {k: one.answer(Packet({}, {"ask": 0, "round": 0})) for k, one in enumerate(people)}, dict)
+    return server, people
+
+
+def server_of(mechanism: fs.mechanisms.Mechanism, tmp_path: Path, name: str = "FedPer") -> Server:
+    """A server after a round of three clients."""
+    server, people = begun(mechanism, tmp_path, name)
     server.aggregate({k: people[k].answer(p) for k, p in server.requests().items()})
     return server
 
@@ -190,6 +199,35 @@ def test_noise_of_a_server_is_no_function_of_the_seed(tmp_path: Path) -> None:
     )
     apart = np.concatenate([(one[name] - two[name]).ravel() for name in one])
     assert abs(apart.std() / (1e-6 * 1e6 / 3 * 2**0.5) - 1) < 4 / (2 * len(apart)) ** 0.5
+
+
+@pytest.mark.filterwarnings("ignore:client . is left out:RuntimeWarning")
+def test_a_mechanism_asks_clients_whom_nobody_can_draw_and_its_noise_comes_also_if_none_replies(tmp_path: Path) -> None:
+    """Else epsilon would be that of a client who is known to take part, or one could see that nobody replied."""
+    server, _ = begun(fs.mechanisms.Gaussian(clip=0.1, noise=20.0), tmp_path, "FedAvg", participation=0.3)
+    moved = []
+    for _ in range(20):
+        before = server.state.server
+        server.requests()
+        server.aggregate({})
+        moved += [(leaf - before[name]).ravel() for name, leaf in server.state.server.items()]
+    drawn = [int(participants(0, t, 3, 0.3)[0]) for t in range(20)]
+    assert server.entered["client"].tolist() != drawn
+    steps = torch.cat(moved)
+    assert abs(steps.std() / 2 - 1) < 4 / (2 * len(steps)) ** 0.5
+
+
+@pytest.mark.filterwarnings("ignore:client . is left out:RuntimeWarning")
+def test_a_change_that_is_left_out_counts_as_zero_beside_a_mechanism(tmp_path: Path) -> None:
+    """If the mean were of those who are left, its noise would tell that somebody's change lay too far."""
+    server, people = begun(fs.mechanisms.Gaussian(clip=1e3, noise=0.0), tmp_path, "FedAvg")
+    start = server.state.server
+    replies = {k: people[k].answer(p) for k, p in server.requests().items()}
+    del replies[1]
+    server.aggregate(replies)
+    for name, leaf in server.state.server.items():
+        sent = [torch.tensor(reply.arrays[name]) - start[name] for reply in replies.values()]
+        torch.testing.assert_close(leaf, start[name] + (sent[0] + sent[1]) / 3, **TOLERANCE)
 
 
 def test_noise_of_clients_and_methods_without_a_mean_are_refused_by_name(tmp_path: Path) -> None:
