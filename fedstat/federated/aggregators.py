@@ -121,18 +121,23 @@ class GeometricMedian:
         """Return the median: a participant's change whose weight the pull of the others does not exceed, or else below.
 
         The search starts beside the best of the changes, on the side to which it is pulled (Vardi and Zhang 2000): from
-        a change itself steps are as short as the smoothing.
+        a change itself steps are as short as the smoothing. Of several that are best, such as two of equal weight, it
+        starts from the mean, which is as good.
         """
         changes = _finite(changes)
         weight = weight.to(changes)
         apart = torch.cdist(changes, changes, compute_mode="donot_use_mm_for_euclid_dist")
-        best = int((apart.nan_to_num() @ weight).argmin())  # squares of what attackers send may overflow
+        sums = apart.nan_to_num() @ weight  # squares of what attackers send may overflow
+        best, tied = int(sums.argmin()), sums <= sums.min() * (1 + 1e-14)
         near = apart[best] <= self.smoothing
         pulls = weight[~near] / apart[best, ~near]
         pull, held = pulls @ (changes[~near] - changes[best]), float(weight[near].sum())
-        if (strength := float(pull.norm())) <= held:
+        if (tied & ~near).any():
+            point = changes[tied].mean(0)
+        elif (strength := float(pull.norm())) <= held:
             return weight[near] @ changes[near] / held
-        point = changes[best] + (1 - held / strength) * pull / pulls.sum()
+        else:
+            point = changes[best] + (1 - held / strength) * pull / pulls.sum()
         for _ in range(self.steps):
             near = weight / (changes - point).norm(dim=1).clamp(min=self.smoothing)
             before, point = point, near @ changes / near.sum()

@@ -120,6 +120,22 @@ def test_more_than_half_of_the_weight_is_the_geometric_median_whatever_the_heads
         np.testing.assert_allclose(called(GeometricMedian(), x, weight), x[0], atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("x", "due"),
+    [
+        ([[1.0, 2.0], [3.0, 8.0]], [2.0, 5.0]),
+        ([[2.0], [0.0], [5.0], [1.0]], [1.5]),
+        ([[0.0], [0.0], [4.0], [4.0]], [2.0]),
+    ],
+)
+def test_of_several_medians_none_is_taken_for_its_place(x, due):
+    """Two clients of equal weight: their mean, and neither's change."""
+    for rows in (x, x[::-1]):
+        np.testing.assert_allclose(
+            called(GeometricMedian(), np.array(rows), np.full(len(x), 1 / len(x))), due, atol=1e-9
+        )
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_geometric_median_has_the_smallest_sum_of_distances(seed):
     x, weight = changes_of(seed, 9)
