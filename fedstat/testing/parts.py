@@ -230,8 +230,8 @@ def check_mechanism(mechanism: Mechanism) -> None:
     ``finite``     of finite changes they make numbers
     ``untouched``  what is given stays as it is
     ``repeat``     all that is random comes from `rng`
-    ``influence``  under the same noise one participant, whatever it sends, moves the mean by ``clip / m`` at most from
-                   where zeros in its place leave it, and by ``2 * clip / m`` from where another change does
+    ``influence``  under the same noise one participant, whatever it sends, moves the mean by ``clip / of`` at most from
+                   where zeros in its place leave it, and by ``2 * clip / of`` from where another change does
     =============  ===================================================================================================
 
     How noise hides this influence is no law: `fedstat.privacy.audit` measures it.

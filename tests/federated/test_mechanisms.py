@@ -329,10 +329,17 @@ class Counted(Own):
         return super().combine(changes, (changes.norm(dim=-1) > 0).sum(-1, keepdim=True).clamp(min=1), rng)
 
 
+class Present(Own):
+    """Divides by how many came, which tells of one who came or did not."""
+
+    def combine(self, changes, of, rng):
+        return super().combine(changes, max(1, changes.shape[-2]), rng)
+
+
 @pytest.mark.parametrize(
     ("mechanism", "law"),
-    [(Unbounded(), "influence"), (Counted(), "influence"), (Shared(), "repeat"), (Flat(), "shape"),
-     (Writes(), "untouched"), (Expectant(), "call")],
+    [(Unbounded(), "influence"), (Counted(), "influence"), (Present(), "influence"), (Shared(), "repeat"),
+     (Flat(), "shape"), (Writes(), "untouched"), (Expectant(), "call")],
 )  # fmt: skip
 def test_broken_laws_are_named(mechanism, law):
     with pytest.raises(AssertionError, match=f"{type(mechanism).__name__} breaks the law '{law}'"):
