@@ -316,16 +316,20 @@ def spread_of(values: pd.Series, metric: str, level: float) -> tuple[float, floa
 
 
 def excess(before: pd.Series, after: pd.Series, higher: bool, level: float) -> tuple[float, float, float]:
-    """Return by how much values look better before than after, with Welch's limits (none below two values a side)."""
+    """Return by how much values look better before than after, with Welch's limits.
+
+    There are none below two values a side, and none without spread on either.
+    """
     from scipy import stats
 
-    sign = 1 if higher else -1
-    value = sign * float(before.mean(skipna=False) - after.mean(skipna=False))
-    known = min(len(before), len(after)) > 1 and np.isfinite(value)
-    if not known or (np.ptp(before) == 0 and np.ptp(after) == 0):
+    value, sides = float(before.mean(skipna=False) - after.mean(skipna=False)), (before.to_numpy(), after.to_numpy())
+    value = value if higher else -value
+    if min(map(len, sides)) < 2 or not np.isfinite(value) or not any(map(spreads, sides)):
         return value, _NAN, _NAN
-    limits = stats.ttest_ind(sign * before, sign * after, equal_var=False).confidence_interval(level)
-    return value, float(limits.low), float(limits.high)
+    of_means = np.array([np.var(side, ddof=1) / len(side) for side in sides])
+    df = of_means.sum() ** 2 / sum(square / (len(side) - 1) for square, side in zip(of_means**2, sides, strict=True))
+    half = float(stats.t.ppf((1 + level) / 2, df) * of_means.sum() ** 0.5)
+    return value, value - half, value + half
 
 
 def _interval(estimate: tuple[float, float, float]) -> str:

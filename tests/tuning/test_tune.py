@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 import fedstat as fs
 from fedstat.data import Clients
 from fedstat.data.clients import Samples
+from fedstat.tuning.outcome import excess
 
 STILL = fs.Training(lr=0.0, batch_size=4)
 MOVING = fs.Training(lr=0.1, local_epochs=2)  # in one step FedProx's mu would change nothing
@@ -252,6 +254,15 @@ def test_optimism_is_positive_where_the_choice_looked_better_than_it_is(metric):
     last = shared["validation"][[label for label in found.table.query("step == 2")["trial"]]]
     assert found.check.chosen == last.idxmax()
     assert found.check.runner_up == shared["validation"].drop(found.check.chosen).idxmax()
+
+
+def test_limits_of_optimism_are_welchs_and_rounding_is_no_spread():
+    one, other, alike = (pd.Series(values) for values in ([0.9, 0.7, 0.75], [0.6, 0.65], [0.1 + 0.2, 0.3]))
+    due = stats.ttest_ind(other, one, equal_var=False).confidence_interval(0.9)
+    assert excess(one, other, higher=False, level=0.9) == pytest.approx((-0.475 / 3, *due), abs=1e-12)
+    _, low, high = excess(alike, other, higher=True, level=0.9)  # df is that of the side that varies
+    assert (high - low) / 2 == pytest.approx(0.025 * np.tan(0.9 * np.pi / 2))
+    assert np.isnan(excess(alike, pd.Series([0.2, 0.2]), higher=True, level=0.9)[1:]).all()
 
 
 def test_a_score_that_is_missing_under_one_seed_is_never_chosen():
