@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -82,6 +83,34 @@ def test_a_fixed_number_of_participants_has_twice_the_sensitivity():
     assert 0.7 * epsilon(3.0) < found.epsilon <= epsilon(3.0) * (1 + 1e-9)
     too_little = spent(12.0, clients=100, rounds=50, participation=0.1).epsilon
     assert too_little < 0.7 * epsilon(3.0), "the multiplier of one added client is told apart"
+
+
+def lost(noise, q, rounds, delta, outside):
+    """Epsilon by the distribution of log ratios of (1 - q) N(0) + q N(1) to (1 - q) N(0) + q N(`outside`), composed."""
+    x, n = np.linspace(-12 * noise, 12 * noise, 200_001), 2**20
+    inside, other = (
+        sum(w * stats.norm.pdf(x, m, noise) for w, m in ((1 - q, 0), (q, shift))) for shift in (1, outside)
+    )
+    ratio, mass = np.log(inside / other), inside * (x[1] - x[0])
+    width = 2 * (rounds**0.5 * 14 * np.sqrt(mass @ ratio**2) + rounds * abs(mass @ ratio) + np.abs(ratio).max()) / n
+    place = np.floor(ratio / width).astype(int)
+    each = sum(np.bincount((place + k) % n, mass * abs(1 - k - (ratio / width - place)), n) for k in (0, 1))
+    all_rounds = np.fft.irfft(np.fft.rfft(each) ** rounds, n)
+    total = np.fft.fftfreq(n, 1 / n) * width
+    return optimize.brentq(lambda e: all_rounds @ -np.expm1(np.minimum(e - total, 0)) - delta, 0, total.max())
+
+
+@pytest.mark.parametrize(
+    ("noise", "fixed", "poisson"), [(1.0, 7.2, 5.1), (2.0, 3.0, 1.7), (4.0, 1.4, 0.7), (8.0, 0.6, 0.3)]
+)
+def test_the_page_says_what_is_lost_at_least_and_bounds_lie_above(noise, fixed, poisson):
+    how = {"noise": noise, "clients": 100, "rounds": 50}
+    for participation, outside, due in ((0.1, -1, fixed), (Poisson(0.1), 0, poisson)):
+        found = lost(noise, 0.1, 50, 1e-5, outside)
+        assert found == pytest.approx(due, abs=0.06)
+        assert found < spent(participation=participation, **how).epsilon
+    assert f"{fixed}" in (page := Path("docs/differential-privacy.md").read_text())
+    assert f"{poisson}" in page
 
 
 def test_drawing_participants_never_costs_more_than_all_rounds():
