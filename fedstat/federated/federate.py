@@ -185,7 +185,7 @@ def federate(
     FedAvg  global      12
     dtype: int64
     """
-    rounds, evaluated = whole("rounds", rounds, 1), _evaluated_rounds(evaluate_at, rounds)
+    rounds, evaluated = whole("rounds", rounds, 1), evaluated_rounds(evaluate_at, rounds)
     checkpoint = None if checkpoint is None else whole("checkpoint", checkpoint, 1)
     if resume is not None and not isinstance(resume, Result):
         raise ValueError(f"resume must be a Result, as fs.load returns it, got {resume!r}.")
@@ -344,7 +344,8 @@ def _splits(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wanted))
 
 
-def _evaluated_rounds(wanted: Iterable[int] | None, rounds: int) -> set[int]:
+def evaluated_rounds(wanted: Iterable[int] | None, rounds: int) -> set[int]:
+    """Return the rounds after which models are measured, of as many; by default all."""
     if wanted is None:
         return set(range(1, rounds + 1))
     listed = list(wanted) if isinstance(wanted, Iterable) else [wanted]

@@ -15,6 +15,7 @@ from fedstat._checks import check_level, whole
 from fedstat.data import Clients
 from fedstat.federated.client.local import AnyTraining, Training
 from fedstat.federated.client.network import Model
+from fedstat.federated.federate import evaluated_rounds
 from fedstat.federated.method import Method, label_of
 from fedstat.federated.plan import Population, seeds_of
 from fedstat.federated.record.progress import announce
@@ -117,7 +118,7 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
         Keep every finished call there, and checkpoints of the running one: the same call again continues and comes to
         the same numbers.
     **how
-        Arguments of `fedstat.federate`: participation, attack, evaluate_at (by default all of the last rounds),
+        Arguments of `fedstat.federate`: participation, attack, evaluate_at (all of the last rounds at least),
         metrics, chunk, dtype, device, executor, checkpoint, progress.
 
     Returns
@@ -130,7 +131,8 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
     ------
     ValueError
         For a parameter that neither the method nor the training has, a grid without a choice, an order that misses a
-        parameter, clients without validation samples, or fresh seeds that tuning used; and as `fedstat.federate`.
+        parameter, clients without validation samples, fresh seeds that tuning used, or last rounds that are not
+        evaluated; and as `fedstat.federate`.
     FloatingPointError
         If training diverges at every value of a step. A trial that diverges under some seed is never chosen.
 
@@ -159,6 +161,13 @@ def tune(  # type: ignore[misc]  # calls are checked for what they return and, h
     if both := sorted(set(seeds) & set(new)):
         raise ValueError(f"fresh holds the seed {both[0]}, which tuning uses; take seeds that it has not seen.")
     growths = whole("growths", growths, 0)
+    if (at := how.get("evaluate_at")) is not None:
+        how["evaluate_at"] = at = evaluated_rounds(at, rounds)
+        if missing := sorted(set(range(max(0, rounds - last) + 1, rounds + 1)) - at):
+            raise ValueError(
+                f"evaluate_at must hold the last {last} rounds, which trials are chosen by, and misses {missing[0]}; "
+                "add them, or lower last."
+            )
     several = not isinstance(method, Method) and isinstance(method, Mapping | Sequence)
     makers: dict[str, Any] = _labelled(method) if several else {"": method}
     choices = {}

@@ -409,6 +409,8 @@ def test_one_seed_has_no_limits_and_says_so():
         ({"method": 3}, "method must be"),
         ({"method": lambda a, b: a}, "must make a fedstat Method"),
         ({"rounds": 0}, "rounds must be"),
+        ({"rounds": 4, "last": 2, "evaluate_at": [1, 4]}, "must hold the last 2 rounds.*and misses 3; add them"),
+        ({"evaluate_at": 1}, "evaluate_at must hold rounds between"),
     ],
 )
 def test_bad_input_is_refused_with_a_remedy(how, words):
