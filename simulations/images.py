@@ -42,6 +42,14 @@ def images(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (x - mean) / sd, found.y, found.test
 
 
+@functools.cache
+def halved(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return images averaged over squares of 2 x 2 pixels, their labels, and which belong to the official test part."""
+    x, y, test = images(name)
+    n, channels, side, _ = x.shape
+    return x.reshape(n, channels, side // 2, 2, side // 2, 2).mean((3, 5)), y, test
+
+
 class SmallCNN(nn.Sequential):
     """Two 5x5 convolutions with stride 2, a pooling and two dense layers: conv1, conv2, hidden and head."""
 

@@ -30,6 +30,7 @@ def sizes(cell: Mapping[str, Any]) -> dict[str, Any]:
         "alpha": f"{cell['alpha']:g}" if cell["alpha"] else NONE,
         **{name: str(cell[name]) for name in ("batch_size", "local_epochs", "last", "tuning_rounds")},
         "tuned": len(cell["rates"]) > 1,
+        "tuned_shorter": cell["tuning_rounds"] < cell["rounds"],
     }
 
 

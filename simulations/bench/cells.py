@@ -1,7 +1,8 @@
 """The three data sets of the bench: who holds what, the network, and how long it trains.
 
-`digits` are scikit-learn's, dealt to clients by a Dirichlet share of each digit. `images` are images of CIFAR-10, dealt
-likewise but far less evenly; a seed draws which. In both a seed decides who the clients are: they are nested in seeds.
+`digits` are scikit-learn's, dealt to clients by a Dirichlet share of each digit. `images` are images of CIFAR-10, of
+which every client draws as many, by Dirichlet shares of the classes that are far less even; below the paper's size they
+are the JPEG copies, halved to 16 x 16 pixels. In both a seed decides who the clients are: they are nested in seeds.
 
 `roles` are the roles of Shakespeare's plays with the most lines. They are the same under every seed, crossed with
 seeds: a seed draws which of a role's lines count, initial weights and batches. A sample is a few characters and the one
@@ -22,7 +23,7 @@ from fedstat._random import stream
 from fedstat.data import Clients, datasets
 from fedstat.inference.intervals.design import overlap_ratio
 from fedstat.models import Factory
-from simulations.images import images, small_cnn
+from simulations.images import halved, images, small_cnn
 
 TEST, VALIDATION = 0.25, 0.2
 
@@ -38,7 +39,7 @@ class Cell:
     clients : int
         Number of clients.
     samples : int, optional
-        Images that a seed draws, or samples that it draws of every role; all if None.
+        Training images of a client, or samples of a role, which a seed draws; all if None.
     alpha : float
         The Dirichlet distribution's parameter; roles have none.
     batch_size, local_epochs, rounds, last : int
@@ -87,7 +88,8 @@ def network(cell: Cell) -> Factory:
         case "digits":
             return fs.models.cnn(8, 10, norm=True)
         case "images":
-            return small_cnn(np.empty((0, 3, 32, 32)), norm=True)
+            side = 32 if cell.samples is None else 16
+            return small_cnn(np.empty((0, 3, side, side)), norm=True)
         case "roles":
             _, _, _, characters = _texts(cell.length, cell.clients)
             sizes = {"embedding": 8, "hidden": cell.width, "layers": cell.layers, "dense": cell.width}
@@ -110,22 +112,28 @@ def ratio(cell: Cell) -> float:
         common = 1.0
     elif cell.name == "roles":
         common = cell.samples / np.bincount(_texts(cell.length, cell.clients)[2]).mean()
-    else:
-        common = cell.samples / len(images("cifar10")[1])
+    else:  # two seeds have at most that part of their test images in common
+        common = cell.clients * _held_out(cell.samples) / halved("cifar10-jpeg")[2].sum()
     return overlap_ratio(TEST, 1 - TEST - VALIDATION, common)
 
 
 def _pictures(cell: Cell, seed: int) -> Clients:
-    """Deal pictures to clients, ten at least for each."""
-    if cell.name == "digits":
-        x, y = fs.data.digits()
-    else:
-        x, y, _ = images("cifar10")
-    if cell.samples is not None:
-        some = np.sort(stream(seed, "bench images").permutation(len(y))[: cell.samples])
-        x, y = x[some], y[some]
-    parts = fs.data.dirichlet(y, cell.clients, cell.alpha, min_size=10, seed=seed)
-    return fs.data.from_indices(x, y, parts, test=TEST, validation=VALIDATION, seed=seed)
+    """Deal all pictures to clients, ten at least for each, or let every client draw its own from parts of the data."""
+    if cell.name == "images" and cell.samples is not None:
+        x, y, test = halved("cifar10-jpeg")
+        parts = fs.data.dirichlet_draws(
+            y, test, cell.clients, cell.alpha, train=round(cell.samples / (1 - VALIDATION)),
+            held_out=_held_out(cell.samples), apart=True, seed=seed,
+        )  # fmt: skip
+        return fs.data.from_indices(x, y, parts, validation=VALIDATION, seed=seed)
+    x, y = fs.data.digits() if cell.name == "digits" else images("cifar10")[:2]
+    dealt = fs.data.dirichlet(y, cell.clients, cell.alpha, min_size=10, seed=seed)
+    return fs.data.from_indices(x, y, dealt, test=TEST, validation=VALIDATION, seed=seed)
+
+
+def _held_out(trained: int) -> int:
+    """Return how many test images a client draws beside so many training images."""
+    return round(trained * TEST / (1 - TEST))
 
 
 def _roles(cell: Cell, seed: int) -> Clients:

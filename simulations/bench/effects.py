@@ -47,8 +47,8 @@ def not_trained(tables: Tables, cell: str) -> dict[str, str]:
     """
     own = tables["accuracy"][(tables["accuracy"]["cell"] == cell) & tables["accuracy"]["own"]]
     of_all = () if cell == "roles" else set(own.loc[own["estimand"].isin(["global", "cluster"]), "arm"])
-    accuracy, share = (100 * by_seed(tables, cell, metric) for metric in ("accuracy", "majority_share"))
-    return untrained(accuracy, share, of_all=of_all, chance=CHANCE)
+    accuracy, share, gain = (100 * by_seed(tables, cell, of) for of in ("accuracy", "majority_share", "gain"))
+    return untrained(accuracy, share, of_all=of_all, chance=CHANCE, gain=gain)
 
 
 def _questions(tables: Tables, cell: str) -> Iterator[Question]:

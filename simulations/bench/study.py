@@ -7,9 +7,9 @@ alike.
 
 One rule tunes all arms, Local and FedAvg included, in each cell by itself: the learning rate first, then the main
 hyper-parameter beyond it, if there is one, at that rate. Both are chosen on validation samples of three seeds of their
-own, in runs of fewer rounds than the results have, a third of them or more: rates that start fast may be favoured by
-that. The tuning samples of digits are of the same images as the results', dealt otherwise; those of roles are of the
-same roles.
+own, of images in runs as long as the results', else in runs of a third of the rounds or more, which may favour rates
+that start fast. The tuning samples of digits are of the same images as the results', dealt otherwise; those of roles
+are of the same roles.
 
 At one rate only (scales smoke and quick) nothing is tuned.
 """
@@ -34,7 +34,7 @@ ABOUT = About(
     "",
     "",
     order=100,
-    data=("cifar10", "shakespeare"),
+    data=("cifar10-jpeg", "shakespeare"),
     times={
         "smoke": "ten seconds",
         "quick": "under a minute on two cores",
@@ -87,11 +87,11 @@ SCALES = {
     "desk": Scale(
         (
             digits(15, 10, _GRID, tuning_rounds=7),
-            Cell("images", 12, 1000, 0.1, 25, 2, rounds=12, last=4, tuning_rounds=4, seeds=6, rates=_GRID),
+            Cell("images", 10, 300, 0.1, 50, 2, rounds=20, last=6, tuning_rounds=20, seeds=5, rates=_GRID),
             Cell("roles", 20, 200, 0.0, 20, 2, rounds=12, last=4, tuning_rounds=5, seeds=6, rates=_ROLES_GRID,
                  length=10, width=24),
         ),
-        tuning_seeds=3, dataset="digits, 1,000 images of CIFAR-10, 20 roles of Shakespeare",
+        tuning_seeds=3, dataset="digits, 60,000 JPEG images of CIFAR-10, halved to 16 x 16, 20 roles of Shakespeare",
     ),
     "paper": Scale(
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from fedstat.data import Clients
 from fedstat.inference.comparing.learning import LAST, late_gain
 from fedstat.models import Factory
 from simulations.burdens.loads import NONE, Burden, of_method, of_world
-from simulations.images import images, small_cnn
+from simulations.images import halved, small_cnn
 from simulations.rates import tried
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "majority_share")
@@ -100,14 +99,6 @@ class Job:
     lr: float
     seeds: tuple[int, ...]
     device: str
-
-
-@functools.cache
-def halved(dataset: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return images averaged over squares of 2 x 2 pixels, their labels, and which belong to the official test part."""
-    x, y, test = images(dataset)
-    n, channels, side, _ = x.shape
-    return x.reshape(n, channels, side // 2, 2, side // 2, 2).mean((3, 5)), y, test
 
 
 def draw(setting: Setting, seed: int) -> Clients:

@@ -16,7 +16,7 @@ from fedstat.data import Clients
 from fedstat.methods import FedAMP, FedBN, FedCAC, FedDecomp, FedPer, FedRep, FedRoD, PFedGate, PFedSD
 from fedstat.models import Factory
 from fedstat.models.conv_net import ConvNet
-from simulations.images import images, small_cnn
+from simulations.images import halved, images, small_cnn
 
 #: Shares of the images that are set aside once, for all seeds: for pre-training, for tuning, for tests.
 ASIDE, VALIDATION, TEST = 0.15, 0.1, 0.22
@@ -116,14 +116,9 @@ class Setup:
     dtype: str = "float32"
 
 
-@functools.cache
 def samples(world: World) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return images as float32 (N, channels, side, side), labels (N,), and which belong to the official test part."""
-    x, y, test = images(world.dataset)
-    if world.halved:
-        n, c, side, _ = x.shape
-        x = x.reshape(n, c, side // 2, 2, side // 2, 2).mean((3, 5))
-    return x, y, test
+    return halved(world.dataset) if world.halved else images(world.dataset)
 
 
 @functools.cache
