@@ -38,7 +38,7 @@ ABOUT = About(
     times={
         "smoke": "ten seconds",
         "quick": "under a minute on two cores",
-        "desk": "seventy minutes of processor time",
+        "desk": "two and a half hours of processor time",
         "paper": "a week on one H200 (an estimate: 5e17 operations, nearly all of them in the roles' LSTM, at 1e12 a "
         "second, which batches of 50 allow)",
     },
