@@ -34,7 +34,7 @@ ABOUT = About(
     "",
     "",
     order=100,
-    data=("cifar10-jpeg", "shakespeare"),
+    data=("cifar10", "cifar10-jpeg", "shakespeare"),
     times={
         "smoke": "ten seconds",
         "quick": "under a minute on two cores",
