@@ -203,7 +203,7 @@ def _to_paste(comparison: Comparison, sources: Sequence[Source], assessed: Asses
     done = (
         f"{held} clients hold {samples} training samples.{held_out(sources[0])} {listed(methods)} "
         f"{'were' if len(methods) > 1 else 'was'} "
-        f"trained for {rounds}{'' if share == 1 else f', {drawn}'} under each of "
+        f"trained for {rounds}{'' if share == 1 else f', {drawn}'} under {'each of ' * (seeds > 1)}"
         f"{counted(seeds, 'seed')}{', each run until its patience ended' * stops}, with fedstat {__version__}. "
         f"{network_of(sources[0])} {_tuned(sources[0])} "
     )

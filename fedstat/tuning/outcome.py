@@ -196,8 +196,8 @@ class Tuning:
             told.append(f"{ties} trials come to this value; the first of them was taken.")
         for name, values in self.grown.items():
             told.append(
-                f"The best {name} was an end of its grid, which therefore grew, {self.growths} times at most, by "
-                f"{', '.join(map(shown, values))}."
+                f"The best {name} was an end of its grid, which therefore grew, {counted(self.growths, 'time')} at "
+                f"most, by {', '.join(map(shown, values))}."
             )
         for name, value in self.ends.items():
             told.append(f"{name}={shown(value)} is an end of its grid: a value beyond it may be better.")

@@ -187,7 +187,7 @@ def test_the_paragraphs_to_paste_tell_of_noise_of_attackers_and_of_who_took_part
     page = Words()
     page.feed((tmp_path / "paper.html").read_text())
     words = plain(" ".join(page.words))
-    assert "for 3 rounds, each with 50% of the clients, under each of 1 seed, with fedstat" in words
+    assert "for 3 rounds, each with 50% of the clients, under 1 seed, with fedstat" in words
     account = r"FedAvg: epsilon \d.* at delta .*3 of 6 clients" if attack is None else "FedAvg: epsilon is not known"
     assert re.search(f"What travels can tell of samples: {account}", words)
     assert "no noise was added" not in words
