@@ -28,9 +28,8 @@ def sizes(cell: Mapping[str, Any]) -> dict[str, Any]:
         "samples": NONE if cell["samples"] is None else f"{cell['samples']:,}",
         "drawn": cell["samples"] is not None,
         "alpha": f"{cell['alpha']:g}" if cell["alpha"] else NONE,
-        **{name: str(cell[name]) for name in ("batch_size", "local_epochs", "last", "tuning_rounds")},
+        **{name: str(cell[name]) for name in ("batch_size", "local_epochs", "last")},
         "tuned": len(cell["rates"]) > 1,
-        "tuned_shorter": cell["tuning_rounds"] < cell["rounds"],
     }
 
 

@@ -44,8 +44,6 @@ class Cell:
         The Dirichlet distribution's parameter; roles have none.
     batch_size, local_epochs, rounds, last : int
         The training; the last rounds are averaged.
-    tuning_rounds : int
-        Rounds of a run that tunes.
     seeds : int
         Runs of every arm.
     rates : tuple of float
@@ -62,7 +60,6 @@ class Cell:
     local_epochs: int
     rounds: int
     last: int
-    tuning_rounds: int
     seeds: int
     rates: tuple[float, ...]
     length: int = 0
@@ -70,9 +67,9 @@ class Cell:
     layers: int = 1
 
 
-def digits(rounds: int, seeds: int, rates: tuple[float, ...], *, tuning_rounds: int = 8, clients: int = 20) -> Cell:
+def digits(rounds: int, seeds: int, rates: tuple[float, ...], *, clients: int = 20) -> Cell:
     """Return the cell of scikit-learn's digits."""
-    return Cell("digits", clients, None, 0.3, 20, 2, rounds, max(1, rounds // 3), tuning_rounds, seeds, rates)
+    return Cell("digits", clients, None, 0.3, 20, 2, rounds, max(1, rounds // 3), seeds, rates)
 
 
 def populate(cell: Cell, seed: int) -> Clients:

@@ -57,9 +57,9 @@ class Trial:
         return "".join(c if c.isalnum() or c in "-." else "_" for c in words)
 
 
-def every_arm(cell: Cell, rounds: int | None = None) -> dict[str, Arm]:
-    """Return the arms that a cell's network can run, for a run of so many rounds."""
-    return arms(cell.local_epochs, rounds or cell.rounds, cell.clients, split_layers(cell), offered(cell))
+def every_arm(cell: Cell) -> dict[str, Arm]:
+    """Return the arms that a cell's network can run."""
+    return arms(cell.local_epochs, cell.rounds, cell.clients, split_layers(cell), offered(cell))
 
 
 # --- one arm ---------------------------------------------------------------------------------------------------
@@ -173,8 +173,7 @@ def tune(first: Trial) -> Tables:
     first : Trial
         The arm at the first of the cell's rates, under the tuning seeds.
     """
-    cell, rounds = first.cell, first.cell.tuning_rounds
-    arm = every_arm(cell, rounds)[first.arm]
+    cell, arm = first.cell, every_arm(first.cell)[first.arm]
     with warnings.catch_warnings():  # FedFac's warning that factors are not identified has a study of its own
         warnings.simplefilter("ignore", UserWarning)
         try:
@@ -184,8 +183,8 @@ def tune(first: Trial) -> Tables:
                 network(cell),
                 partial(populate, cell),
                 training(cell, arm, first.lr),
-                rounds=rounds,
-                last=max(1, rounds // 3),
+                rounds=cell.rounds,
+                last=cell.last,
                 seed=first.seeds,
                 order=("lr", "setting") if arm.settings else None,
                 device=first.device,

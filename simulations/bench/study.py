@@ -7,9 +7,8 @@ alike.
 
 One rule tunes all arms, Local and FedAvg included, in each cell by itself: the learning rate first, then the main
 hyper-parameter beyond it, if there is one, at that rate. Both are chosen on validation samples of three seeds of their
-own, of images in runs as long as the results', else in runs of a third of the rounds or more, which may favour rates
-that start fast. The tuning samples of digits are of the same images as the results', dealt otherwise; those of roles
-are of the same roles.
+own, in runs as long as the results'. The tuning samples of digits are of the same images as the results', dealt
+otherwise; those of roles are of the same roles.
 
 At one rate only (scales smoke and quick) nothing is tuned.
 """
@@ -39,7 +38,7 @@ ABOUT = About(
         "smoke": "ten seconds",
         "quick": "under a minute on two cores",
         "desk": "two and a half hours of processor time",
-        "paper": "a week on one H200 (an estimate: 5e17 operations, nearly all of them in the roles' LSTM, at 1e12 a "
+        "paper": "ten days on one H200 (an estimate: 7e17 operations, nearly all of them in the roles' LSTM, at 1e12 a "
         "second, which batches of 50 allow)",
     },
 )
@@ -86,18 +85,18 @@ SCALES = {
     ),
     "desk": Scale(
         (
-            digits(15, 10, _GRID, tuning_rounds=7),
-            Cell("images", 10, 300, 0.1, 50, 2, rounds=20, last=6, tuning_rounds=20, seeds=5, rates=_GRID),
-            Cell("roles", 20, 200, 0.0, 20, 2, rounds=12, last=4, tuning_rounds=5, seeds=6, rates=_ROLES_GRID,
+            digits(15, 10, _GRID),
+            Cell("images", 10, 300, 0.1, 50, 2, rounds=20, last=6, seeds=5, rates=_GRID),
+            Cell("roles", 20, 200, 0.0, 20, 2, rounds=12, last=4, seeds=6, rates=_ROLES_GRID,
                  length=10, width=24),
         ),
         tuning_seeds=3, dataset="digits, 60,000 JPEG images of CIFAR-10, halved to 16 x 16, 20 roles of Shakespeare",
     ),
     "paper": Scale(
         (
-            digits(20, 10, _GRID, tuning_rounds=20),
-            Cell("images", 100, None, 0.1, 50, 2, rounds=100, last=33, tuning_rounds=50, seeds=10, rates=_GRID),
-            Cell("roles", 100, None, 0.0, 50, 2, rounds=100, last=33, tuning_rounds=50, seeds=10, rates=_ROLES_GRID,
+            digits(20, 10, _GRID),
+            Cell("images", 100, None, 0.1, 50, 2, rounds=100, last=33, seeds=10, rates=_GRID),
+            Cell("roles", 100, None, 0.0, 50, 2, rounds=100, last=33, seeds=10, rates=_ROLES_GRID,
                  length=40, width=256, layers=2),
         ),
         tuning_seeds=3, dataset="digits, cifar10, 100 roles of shakespeare",

@@ -20,8 +20,8 @@ from tests.support.named import NAMED
 E = 4
 LAYERS = ("conv1", "conv2", "hidden")
 EVERY = arms(E, 20, 20, LAYERS, ("convolutions", "norm layers", "numbers"))
-SMALL = cells.digits(2, 2, (0.1,), tuning_rounds=2, clients=4)
-AT_TUNING = runs.every_arm(SMALL, SMALL.tuning_rounds)
+SMALL = cells.digits(2, 2, (0.1,), clients=4)
+AT_TUNING = runs.every_arm(SMALL)
 
 
 # --- the arms --------------------------------------------------------------------------------------------------

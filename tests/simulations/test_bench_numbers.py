@@ -37,7 +37,7 @@ CONFIG = {
     "scale": "desk",
     "cells": [
         {"name": cell, "samples": None if cell == "digits" else 200, "alpha": 0.0 if cell == "roles" else 0.1,
-         "batch_size": 20, "local_epochs": 4, "rounds": 15, "last": 5, "tuning_rounds": 8, "rates": [0.01, 0.03, 0.1]}
+         "batch_size": 20, "local_epochs": 4, "rounds": 15, "last": 5, "rates": [0.01, 0.03, 0.1]}
         for cell in CELLS
     ]
 }  # fmt: skip
