@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ class _Runner(FlowerServer):
     def _meet(self) -> dict[int, ClientProxy]:
         """Wait for all clients, learn which connection is which client, and begin the run."""
         manager = self.client_manager()
-        if not manager.wait_for(self.server.clients, int(self.timeout)):
+        if not manager.wait_for(self.server.clients, ceil(self.timeout)):
             came = manager.num_available()
             raise Refused(f"{self.server.clients} clients must be there, {came} came in {self.timeout:g} s.")
         return meet(self.server, manager.all().values(), self._ask)
@@ -192,7 +193,7 @@ class _Runner(FlowerServer):
     def _welcome_back(self, proxies: dict[int, ClientProxy]) -> None:
         """Wait until somebody is there, and learn who came back."""
         manager = self.client_manager()
-        if not manager.wait_for(1, int(self.timeout)):
+        if not manager.wait_for(1, ceil(self.timeout)):
             raise Over(f"all clients left, and none came back in {self.timeout:g} s")
         welcome_back(self.server, proxies, list(manager.all().values()), self._ask)
 
