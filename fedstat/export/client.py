@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from fedstat._checks import whole
 from fedstat._files import atomic_file
@@ -15,7 +17,7 @@ from fedstat.data import Clients
 from fedstat.export.coded import pack_coded
 from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, refusal, unpack, unpack_masks
 from fedstat.export.start import common_start, federation_of, own_view, take_seat, with_masks
-from fedstat.federated.client.local import Training
+from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Model, Params
 from fedstat.federated.client.samples import StackedSamples
@@ -24,19 +26,24 @@ from fedstat.federated.compression import compressed
 from fedstat.federated.engine.rehearsal import outputs_of, rehearse
 from fedstat.federated.engine.training import train
 from fedstat.federated.method import Method, rows, stack
+from fedstat.federated.record.as_module import as_module
 from fedstat.federated.replicate import check_samples, held_out
 from fedstat.federated.rounds import evaluate, make_federation
 from fedstat.federated.route import Equipment
-from fedstat.federated.state import State, Update
+from fedstat.federated.state import Predictor, State, Update
 from fedstat.federated.store import ClientStore
+
+#: Under which name, which no leaf has, the round stands beside the leaves that the server said at its end.
+_ROUND = "the round"
 
 
 class Client:
     """One client of a method, with its own data and nobody else's.
 
     It keeps its personal leaves in a file of `folder`, ``client-NUMBER.safetensors``, from round to round and over
-    restarts, and never sends them; beside them lies what a compression with feedback has yet to send. It answers
-    packets; who carries them is not its affair.
+    restarts, and never sends them; beside them lies what a compression with feedback has yet to send, and in
+    ``shared-NUMBER.safetensors`` what the server said at the end of a round. It answers packets; who carries them is
+    not its affair.
 
     Parameters
     ----------
@@ -110,6 +117,7 @@ class Client:
         self.network = self.federation.network
         self.start = common_start(method, self.federation)
         self.file = Path(folder) / f"client-{number}.safetensors"
+        self.shared = self.file.with_name(f"shared-{number}.safetensors")
         self.file.parent.mkdir(parents=True, exist_ok=True)
 
     def answer(self, packet: Packet) -> Packet:
@@ -126,6 +134,7 @@ class Client:
             case Ask.HELLO | Ask.RETURN:
                 if ask == Ask.HELLO:
                     self.file.unlink(missing_ok=True)
+                    self.shared.unlink(missing_ok=True)
                 classes = -1 if self.data.classes is None else len(self.data.classes)
                 numbers = {"number": self.number, "classes": classes}
             case Ask.WARM_UP:
@@ -139,6 +148,25 @@ class Client:
             case Ask.EVALUATE:
                 numbers = self._evaluate(packet, t)
         return Packet(arrays, {"ask": int(ask), "round": t, "samples": int(self.data.train.n[0]), **numbers})
+
+    def personal(self, estimand: str | None = None) -> nn.Module:
+        """Return the model that this client uses, in evaluation mode, as of the last round whose end it was told.
+
+        It is the model that `fedstat.federated.record.result.Result.personal` returns in the simulation.
+
+        Parameters
+        ----------
+        estimand : str, optional
+            Which of the method's models, by default its first, e.g. "personal".
+
+        Raises
+        ------
+        ValueError
+            If no round has ended yet, or the method has no such model.
+        """
+        if not self.shared.is_file():
+            raise ValueError(f"client {self.number} has no model in {self.file.parent}: no round has ended there.")
+        return as_module(self._models(), estimand, Learner(self.network, self.equipment.task))
 
     def state(self) -> State:
         """Return what this client knows: the common start, its masks, and its row as it last trained it."""
@@ -219,20 +247,25 @@ class Client:
             self._keep(state)
         return sent
 
+    def _models(self) -> Mapping[str, Predictor]:
+        """Return this client's models after the last round whose end it was told."""
+        shared = load_file(self.shared)
+        state = replace(self.state(), round=int(shared.pop(_ROUND)), server=shared)
+        at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
+        return self.method.models(state, self._ids, at_hand)
+
     def _evaluate(self, packet: Packet, t: int) -> dict[str, int | float]:
-        """Measure the models that this client would use now on its held-out samples, if it has any."""
+        """Keep what came, and measure the models that this client now uses on its held-out samples, if it has any."""
+        _, values, said = self._received(packet, self.state())
+        common: Params = {name: leaf[None] for name, leaf in self.start.server.items()}
+        server = {name: leaf[0].contiguous() for name, leaf in combine(common, values, said).items()}
+        with atomic_file(self.shared) as new:
+            save_file({**server, _ROUND: torch.tensor(t)}, new)
         split = next((name for name in ("test", "validation") if name in self.data.splits), None)
         if split is None:
             return {}
-        state = self.state()
-        _, values, said = self._received(packet, state)
-        common: Params = {name: leaf[None] for name, leaf in self.start.server.items()}
-        server = {name: leaf[0] for name, leaf in combine(common, values, said).items()}
-        state = replace(state, server=server, round=t)
-        at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
-        route = self.equipment.route(self.method, self.network, stack(state.server, 1))
-        samples = held_out(self.data, split, self.network)
-        table = evaluate(route, lambda _: self.method.models(state, self._ids, at_hand), samples, {})
+        route = self.equipment.route(self.method, self.network, stack(server, 1))
+        table = evaluate(route, lambda _: self._models(), held_out(self.data, split, self.network), {})
         return {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
         }

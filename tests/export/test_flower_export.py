@@ -136,6 +136,14 @@ def test_every_method_equals_the_simulation_or_is_refused_by_name(
         assert name not in NAMED
         return
     check_equal(server, lambda k: people[k].state(), simulate(method, model, clients, 3, **how)[-1])
+    with pytest.raises(ValueError, match=r"client 2 has no model in .*: no round has ended there"):
+        end(2).personal()
+    server.measured({k: people[k].answer(p) for k, p in server.questions().items()})
+    result, x = fs.federate(method, model, clients, ends.TRAINING, rounds=3, **how), torch.rand(5, 3)
+    for k, estimand in itertools.product(range(4), server.history["estimand"].unique()):
+        due = result.personal(k, estimand=estimand)(x)
+        torch.testing.assert_close(end(k).personal(estimand)(x), due, **TOLERANCE)  # it was restarted
+    torch.testing.assert_close(end(2).personal()(x), result.personal(2)(x), **TOLERANCE)
 
 
 @dataclass(frozen=True, kw_only=True)

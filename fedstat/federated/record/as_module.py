@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from fedstat.federated.client.layers import copied
@@ -11,8 +13,11 @@ from fedstat.federated.method import Method
 from fedstat.federated.state import Predictor
 
 
-def as_module(predictor: Predictor, learner: Learner) -> nn.Module:
-    """Return the first of a predictor's models as a module in evaluation mode."""
+def as_module(models: Mapping[str, Predictor], estimand: str | None, learner: Learner) -> nn.Module:
+    """Return the model of an estimand, by default the first, of the first client as a module in evaluation mode."""
+    if estimand is not None and estimand not in models:
+        raise ValueError(f"estimand must be one of {', '.join(models)}, got {estimand!r}.")
+    predictor = models[estimand or next(iter(models))]
     params = {name: leaf[0] for name, leaf in predictor.params.items()}
     if getattr(predictor.outputs, "__func__", None) is Method.predict:
         module = copied(learner.network.module)

@@ -163,9 +163,7 @@ class Result:
         state, network = self.final(key), self.network(key)
         one = torch.tensor([client], device=device_of(state))
         models = self.methods[key[0]].models(state, one, self.federations.get(key))
-        if estimand is not None and estimand not in models:
-            raise ValueError(f"estimand must be one of {', '.join(models)}, got {estimand!r}.")
-        return as_module(models[estimand or next(iter(models))], Learner(network, self.config["loss"]))
+        return as_module(models, estimand, Learner(network, self.config["loss"]))
 
     def _number(self, client: object, seed: int) -> int:
         """Return a client's number from its number or its name."""
