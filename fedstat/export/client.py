@@ -16,7 +16,7 @@ from fedstat._files import atomic_file
 from fedstat.data import Clients
 from fedstat.export.coded import pack_coded
 from fedstat.export.packet import Ask, Packet, Refused, combine, number, pack, refusal, unpack, unpack_masks
-from fedstat.export.start import common_start, federation_of, own_view, take_seat, with_masks
+from fedstat.export.start import common_start, federation_of, own_view, setting_of, take_seat, with_masks
 from fedstat.federated.client.local import Learner, Training
 from fedstat.federated.client.losses import choose_task
 from fedstat.federated.client.network import Model, Params
@@ -80,8 +80,9 @@ class Client:
     >>> data = fs.data.relu_mixture(clients=1, d=4, units=8)
     >>> how = {"number": 0, "clients": 3, "folder": tempfile.mkdtemp()}
     >>> client = fs.export.Client(fs.methods.FedPer(), fs.models.mlp(4, 3, 2), data, fs.Training(lr=0.1), **how)
-    >>> client.answer(fs.export.Packet({}, {"ask": 0, "round": 0})).numbers
-    {'ask': 0, 'round': 0, 'samples': 160, 'number': 0, 'classes': 2}
+    >>> said = client.answer(fs.export.Packet({}, {"ask": 0, "round": 0})).numbers
+    >>> said["number"], said["samples"], said["classes"]
+    (0, 160, 2)
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Client:
         self.equipment = Equipment(task, training, samples, rehearse(self.seat.network, data.train))
         self.federation = federation_of(method, self.seat, training, None, None)
         self.network = self.federation.network
+        self.setting = setting_of(method, model, training, clients, seed, dtype)
         self.start = common_start(method, self.federation)
         self.file = Path(folder) / f"client-{number}.safetensors"
         self.shared = self.file.with_name(f"shared-{number}.safetensors")
@@ -136,7 +138,7 @@ class Client:
                     self.file.unlink(missing_ok=True)
                     self.shared.unlink(missing_ok=True)
                 classes = -1 if self.data.classes is None else len(self.data.classes)
-                numbers = {"number": self.number, "classes": classes}
+                numbers = {"number": self.number, "classes": classes, "setting": self.setting}
             case Ask.WARM_UP:
                 arrays = self._warm_up(t)
             case Ask.MASKS:

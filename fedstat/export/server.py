@@ -40,7 +40,16 @@ from fedstat.export.packet import (
     sends_bits,
     unpack,
 )
-from fedstat.export.start import Asked, check_noise, common_start, federation_of, own_view, take_seat, with_masks
+from fedstat.export.start import (
+    Asked,
+    check_noise,
+    common_start,
+    federation_of,
+    own_view,
+    setting_of,
+    take_seat,
+    with_masks,
+)
 from fedstat.federated.attendance import Attended, expected_of
 from fedstat.federated.client.local import Training
 from fedstat.federated.client.network import Model, Params
@@ -317,10 +326,16 @@ class Server:
     def _counted(self, hellos: Replies) -> tuple[np.ndarray, tuple[int, ...] | None]:
         """Return every client's training samples, and the classes that all agree on."""
 
-        def told(hello: Packet) -> tuple[int, int]:
-            return number(hello, "samples", 1), number(hello, "classes", -1)
+        def told(hello: Packet) -> tuple[int, int, int]:
+            return number(hello, "samples", 1), number(hello, "classes", -1), number(hello, "setting", 0)
 
-        counts, each = zip(*self._complete(hellos, Ask.HELLO, 0, told), strict=True)
+        counts, each, settings = zip(*self._complete(hellos, Ask.HELLO, 0, told), strict=True)
+        due = setting_of(self.method, self.model, self.training, self.clients, self.seed, self.dtype)
+        if others := [k for k, setting in enumerate(settings) if setting != due]:
+            raise Refused(
+                f"clients {others} do not share the server's method, model, training, number of clients, seed or "
+                "dtype; let all import them from one module."
+            )
         classes = set(each)
         if len(classes) > 1:
             raise Refused(

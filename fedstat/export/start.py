@@ -18,6 +18,7 @@ from fedstat.federated.client.network import Model, Params, build, floating
 from fedstat.federated.client.samples import Job, StackedSamples
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.composition import check_composition
+from fedstat.federated.fingerprint import digest, plain
 from fedstat.federated.method import Method, rows, stack
 from fedstat.federated.replicate import Replicate
 from fedstat.federated.rounds import make_federation
@@ -84,6 +85,11 @@ def take_seat(model: Model, seed: int, dtype: str, clients: int, classes: tuple[
     seeds, kind = Seeds(seed), floating(dtype)
     roster: Any = Roster(clients, classes)
     return Seat(seeds, roster, build(model, seeds.stream("initial weights"), kind), model)
+
+
+def setting_of(*shared: Any) -> int:
+    """Return a number that tells what all places must share from anything else; own functions count by their names."""
+    return int(digest(plain(shared))[:7], 16)
 
 
 def federation_of(

@@ -445,6 +445,9 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
         for k in range(3)
     ]
     server = Server(dynamic, model, ends.TRAINING, clients=3)
+    with pytest.raises(Refused, match=r"clients \[0, 1, 2\] do not share the server's method, model, training, number"):
+        talk.begin(server, hellos, dict)  # of FedPer's clients
+    hellos = {k: one.answer(talk.HELLO) for k, one in enumerate(people)}
     talk.begin(server, hellos, lambda packets: {k: people[k].answer(p) for k, p in packets.items()})
     with pytest.raises(Refused, match="FedFac cannot run with real clients: its server tells clients truth values"):
         server.requests()
