@@ -96,8 +96,8 @@ class _Spectrum:
         leading = self.arrays.get(self.vectors[:, len(self.values) - m :])[:, ::-1]
         return leading * np.sqrt(np.maximum(self.values[: -m - 1 : -1], 0.0))
 
-    def hessian(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the product with the Hessian ``I - F'(h)`` of psi.
+    def hessian(self, free: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product with the Hessian ``I - F'(h)`` of psi on the free communalities.
 
         For ``K = V' diag(x) V``, ``F'(h) x = diag(V (G o K) V')`` with G = 1 on kept x kept pairs,
         ``w_t / (w_t - w_b)`` on kept x discarded pairs and 0 on discarded ones (the Daleckii-Krein derivative of
@@ -112,12 +112,13 @@ class _Spectrum:
             block, weight = self.vectors[:, cut:], np.hstack([2 * (kept / gap).T, np.ones((p - cut, p - cut))])
         else:
             block, weight = self.vectors[:, :cut], np.hstack([np.ones((cut, cut)), -2 * discarded[:, None] / gap])
-        vectors, weight = self.vectors, put(weight)
+        vectors, weight, x = self.vectors, put(weight), np.zeros(p)
 
-        def product(x: np.ndarray) -> np.ndarray:
+        def product(moved: np.ndarray) -> np.ndarray:
+            x[free] = moved
             inner = ((block.T * put(x)) @ vectors) * weight
             y = get(((inner @ vectors.T) * block.T).sum(0))
-            return x - y if of_kept else y
+            return (x - y if of_kept else y)[free]
 
         return product
 
@@ -166,7 +167,7 @@ def newton(
             spectrum = _Spectrum(r, h, m, arrays)
             continue
         free = (h < bound) | (spectrum.image < bound)
-        gradient, product = spectrum.gradient[free], _restricted(spectrum.hessian(), free)
+        gradient, product = spectrum.gradient[free], spectrum.hessian(free)
         trial = h.copy()
         trial[free] += _conjugate_gradients(product, gradient, 1 / length, min(0.1, np.sqrt(size)))
         np.clip(trial, 0, bound, out=trial)
@@ -274,17 +275,6 @@ def _floor(spectrum: _Spectrum) -> float:
     return 4 * _EPS * float(np.abs(spectrum.values).max())
 
 
-def _restricted(product: Callable[[np.ndarray], np.ndarray], free: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Restrict an operator to the rows and columns of the free communalities."""
-    whole = np.zeros(len(free))
-
-    def restricted(x: np.ndarray) -> np.ndarray:
-        whole[free] = x
-        return product(whole)[free]
-
-    return restricted
-
-
 def _conjugate_gradients(
     product: Callable[[np.ndarray], np.ndarray], gradient: np.ndarray, damping: float, tol: float
 ) -> np.ndarray:
@@ -322,7 +312,7 @@ def _is_identified(spectrum: _Spectrum, free: np.ndarray) -> bool:
     """Tell whether the Hessian of psi on the free communalities is positive definite."""
     if not spectrum.smooth or not free.any():
         return spectrum.smooth
-    product = _restricted(spectrum.hessian(), free)
+    product = spectrum.hessian(free)
     k = int(free.sum())
     if k <= 100:
         hessian = np.array([product(row) for row in np.eye(k)])

@@ -260,7 +260,7 @@ def test_the_hessian_is_that_of_psi(m, device):
     r, _ = population(12, 4, seed=3)
     h = np.random.default_rng(0).uniform(0.2, 0.9, 12)
     arrays = solver._NUMPY if device is None else solver._torch(device)
-    product = solver._Spectrum(r, h, m, arrays).hessian()
+    product = solver._Spectrum(r, h, m, arrays).hessian(np.ones(12, bool))
     hessian = np.array([product(row) for row in np.eye(12)])
 
     def gradient(at):
@@ -291,7 +291,7 @@ def test_the_bound_on_the_curvature_is_one():
     r = spiked(p=60, m=3, n=200)
     solution = solver.newton(r, squared_multiple_correlations(r), 3, 1.0, 1e-12, 100)
     spectrum = solver._Spectrum(r, solution.communalities, 3, solver._NUMPY)
-    product = spectrum.hessian()
+    product = spectrum.hessian(np.ones(60, bool))
     least = np.linalg.eigvalsh(np.array([product(row) for row in np.eye(60)]))[0]
     values, vectors = spectrum.values[:-4:-1], spectrum.vectors[:, :-4:-1]
     bound = solver._least_curvature_at_least(values, vectors, float(spectrum.values[-4]))
