@@ -85,12 +85,8 @@ def within(
     bottom, top = region
     if low > high or bottom > top:
         raise ValueError(f"low and high, and both ends of region, must be in order, got {low}, {high} and {region}.")
-    if bottom <= low and high <= top:
-        verdict: Verdict = "supported"
-    elif high < bottom or low > top:
-        verdict = "refuted"
-    else:
-        verdict = "undecided"
+    inside, outside = bottom <= low and high <= top, high < bottom or low > top
+    verdict: Verdict = "supported" if inside else "refuted" if outside else "undecided"
     limits = f"{100 * level:.3g}% interval {number(low)} to {number(high)}"
     summary, needed = f"{what}: {limits}, claimed {_interval(region)}", None
     if verdict == "undecided":

@@ -7,7 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from fedstat._workers import run_jobs
-from fedstat.claims.claim import Claim, ClaimError, Judgement, judge
+from fedstat.claims.claim import ClaimError, Judgement, judge
 from fedstat.claims.counterexample import searching
 from fedstat.claims.evidence import Evidence
 from fedstat.claims.files import read_claims
@@ -15,6 +15,7 @@ from fedstat.claims.studies import Studies
 
 #: Fewer claims than this are judged where we are: starting workers takes seconds.
 _FEW = 4
+_claims = cache(read_claims)
 
 
 def judge_all(
@@ -87,8 +88,3 @@ def _judged(path: str | Path, name: str, studies: Path | None, cases: int | None
     except ClaimError as error:
         return error
     return judgement.evidence, judgement.conditions, judgement.mutants, judgement.controls
-
-
-@cache
-def _claims(path: str | Path) -> dict[str, Claim]:
-    return read_claims(path)

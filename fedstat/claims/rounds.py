@@ -72,11 +72,10 @@ def fedavg_round(
     1/3
     17/48
     """
-    clients = range(len(gradients))
     each = [steps] * len(gradients) if isinstance(steps, int) else steps
     given = [1] * len(gradients) if weights is None else weights
     shares: Mapping[int, Any] = given if isinstance(given, Mapping) else dict(enumerate(given))
-    if len(each) != len(gradients) or not shares or not set(shares) <= set(clients):
+    if len(each) != len(gradients) or not shares or not set(shares) <= set(range(len(gradients))):
         raise ValueError(
             f"steps and weights must fit the {len(gradients)} gradients, got steps={steps!r}, weights={weights!r}."
         )
