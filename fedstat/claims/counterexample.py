@@ -141,17 +141,13 @@ def _from_nowhere() -> Iterator[None]:
     """Keep Hypothesis from trying numbers that it reads in the source of whatever modules are loaded."""
     # else a verdict's digits depend on what was imported before; there is no setting for it, and a version without
     # these names reads no source
+    from unittest.mock import patch
+
     from hypothesis.internal.conjecture import providers
 
-    known = {name: getattr(providers, name) for name in ("_get_local_constants", "CONSTANTS_CACHE")}
-    nothing = providers.Constants()
-    try:
-        providers._get_local_constants = lambda: nothing
-        providers.CONSTANTS_CACHE = type(known["CONSTANTS_CACHE"])(1024)
+    nothing, empty = providers.Constants(), type(providers.CONSTANTS_CACHE)(1024)
+    with patch.multiple(providers, _get_local_constants=lambda: nothing, CONSTANTS_CACHE=empty):
         yield
-    finally:
-        for name, value in known.items():
-            setattr(providers, name, value)
 
 
 class _Fails(Exception):
