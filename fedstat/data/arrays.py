@@ -144,10 +144,8 @@ def from_indices(
     (5, (8, 8), (0, 1, 2))
     """
     y = unmasked("y", y)
-    if prepare is None:
+    if prepare is None or not (hasattr(x, "iloc") or isinstance(x, np.ndarray)):
         x = unmasked("x", x)
-    elif not hasattr(x, "iloc"):
-        x = x if isinstance(x, np.ndarray) else unmasked("x", x)
     if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
         raise ValueError(f"x and y must have one entry per sample, got shapes {x.shape} and {y.shape}.")
     y, meanings = coded(y, classes)

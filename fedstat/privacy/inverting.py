@@ -377,7 +377,6 @@ def _soft(outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def _lbfgs(attack: _Attack, first: Tensor, iterations: int, advance: Callable[..., None]) -> Tensor:
-    """Minimise by L-BFGS."""
     from scipy.optimize import Bounds, minimize
 
     low, high = np.full(len(first), -np.inf), np.full(len(first), np.inf)
@@ -388,16 +387,9 @@ def _lbfgs(attack: _Attack, first: Tensor, iterations: int, advance: Callable[..
         value, found = attack.slope(torch.from_numpy(flat))
         return value, found.cpu().numpy().astype(np.float64)
 
-    how: Any = {"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
-    found = minimize(
-        slope,
-        first.numpy(),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=Bounds(low, high),
-        callback=lambda _: advance(),
-        options=how,
-    )
+    options: Any = {"maxiter": iterations, "maxfun": 3 * iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
+    how: Any = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(low, high), "options": options}
+    found = minimize(slope, first.numpy(), callback=lambda _: advance(), **how)
     return torch.from_numpy(np.asarray(found.x))
 
 
