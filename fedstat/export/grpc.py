@@ -10,13 +10,10 @@ import time
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import grpc
-import numpy as np
 import pandas as pd
 from flwr.client import Client as FlowerClient
 from flwr.client import start_client
@@ -230,13 +227,9 @@ def _to_flower(packet: Packet) -> tuple[Parameters, dict[str, Scalar]]:
 
 
 def _from_flower(parameters: Parameters, scalars: Mapping[str, Scalar]) -> Packet:
-    """Return the packet in Flower's parameters and scalars."""
     places = {key.removeprefix(_PLACE): at for key, at in scalars.items() if key.startswith(_PLACE)}
-
-    def read(at: Any) -> np.ndarray:
-        return bytes_to_ndarray(parameters.tensors[int(at)])
-
     if len(places) != len(parameters.tensors):
         raise Refused(f"{len(parameters.tensors)} arrays came, but {len(places)} have names.")
     numbers = {key: value for key, value in scalars.items() if not key.startswith(_PLACE)}
-    return decoded({name: partial(read, at) for name, at in places.items()}, numbers)
+    arrays = {name: lambda at=at: bytes_to_ndarray(parameters.tensors[int(at)]) for name, at in places.items()}
+    return decoded(arrays, numbers)
