@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from time import monotonic
 from typing import Any
 
@@ -22,7 +22,6 @@ from fedstat.federated.attendance import attended_by
 from fedstat.federated.client.seeds import Seeds
 from fedstat.federated.engine.executor import COPIES, choose, chunk_size, cost, here
 from fedstat.federated.replicate import participants
-from fedstat.federated.rounds import Round
 from fedstat.federated.route import own_steps
 from fedstat.federated.state import State
 from fedstat.federated.store import IN_MEMORY_BYTES
@@ -72,22 +71,22 @@ def estimate(setup: Setup, done: int = 0) -> Estimate:
     few = partial(_first, clients, count)
     start, evaluation = 0.0, 0.0
     try:
-        a_round, states = _rehearse(setup, few(_FEW))
+        (a_round,), states = _rehearse(setup, few(_FEW))
     except ValueError:
         for label, method in setup.methods.items():  # whose error is it?
             with naming(f"method.{label}"):
                 _rehearse(replace(setup, methods={label: method}), few(_FEW))
         raise
     if a_round > _SLOW:  # arithmetic is what counts, and goes by samples: what some more of them take
-        more, _ = _rehearse(setup, few(4 * _FEW))
+        (more,), _ = _rehearse(setup, few(4 * _FEW))
         held = [np.minimum(clients.train.n[:count], most).mean() for most in (_FEW, 4 * _FEW)]
         longer = more > a_round and held[1] > held[0]
         each = (more - a_round) / (held[1] - held[0]) if longer else a_round / held[0]
         a_round = each * clients.train.n.mean()
     else:  # what happens once in a process is over now; what remains goes by steps
         batch = few(max(_batch_size(setup), _FEW))
-        start, a_round, evaluation = _timed(setup, batch)
-        a_round *= _steps(setup, clients.train) / _steps(setup, batch.train)
+        (start, *times, evaluation), _ = _rehearse(setup, batch, _ROUNDS)
+        a_round = sum(times) / _ROUNDS * _steps(setup, clients.train) / _steps(setup, batch.train)
     a_round *= chosen / count
     epochs = np.mean([np.mean(training.local_epochs) for training in experiment.trainings.values()])
     forward = a_round / (chosen * clients.train.n.mean() * epochs) * _FORWARD
@@ -111,39 +110,27 @@ def _tuning(experiment: Experiment, start: float, a_round: float, evaluation: fl
     return sum(experiment.trials.values()) * len(tune.seeds) * a_run / len(experiment.method)
 
 
-def _rehearse(setup: Setup, clients: Clients) -> tuple[float, list[State]]:
-    """Run a round under one seed; return the seconds it took, and the states of all methods."""
-    begun = monotonic()
+def _rehearse(setup: Setup, clients: Clients, further: int = 0) -> tuple[list[float], list[State]]:
+    """Run a round under one seed, and further ones with an evaluation; return the seconds of each, and all states."""
+    experiment, times = setup.experiment, [monotonic()]
     with warnings.catch_warnings(action="ignore"):  # the run itself says it
-        states = list(next(_loop(setup, clients)).states.values())
-    return monotonic() - begun, states
-
-
-def _timed(setup: Setup, clients: Clients) -> tuple[float, float, float]:
-    """Return the seconds of set-up with the first round, of one of the next, and of an evaluation."""
-    times = [monotonic()]
-    with warnings.catch_warnings(action="ignore"):
-        loop = _loop(setup, clients)
-        for _ in range(1 + _ROUNDS):
+        loop = fs.rounds(
+            setup.methods,
+            setup.model,
+            clients,
+            {label: experiment.trainings[label] for label in setup.methods},
+            seed=experiment.seeds[0],
+            dtype=experiment.dtype,
+            executor=here(setup.executor),
+            device=experiment.device,
+        )
+        for _ in range(1 + further):
             last = next(loop)
             times.append(monotonic())
-        last.evaluate(metrics=setup.metrics)
-        times.append(monotonic())
-    return times[1] - times[0], (times[-2] - times[1]) / _ROUNDS, times[-1] - times[-2]
-
-
-def _loop(setup: Setup, clients: Clients) -> Iterator[Round]:
-    experiment = setup.experiment
-    return fs.rounds(
-        setup.methods,
-        setup.model,
-        clients,
-        {label: experiment.trainings[label] for label in setup.methods},
-        seed=experiment.seeds[0],
-        dtype=experiment.dtype,
-        executor=here(setup.executor),
-        device=experiment.device,
-    )
+        if further:
+            last.evaluate(metrics=setup.metrics)
+            times.append(monotonic())
+    return [after - before for before, after in pairwise(times)], list(last.states.values())
 
 
 def _first(clients: Clients, count: int, most: int) -> Clients:
