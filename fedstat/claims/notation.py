@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import deque
 
 _GREEK = [
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
@@ -44,28 +45,23 @@ def plain(statement: str) -> str:
     >>> print(plain("norm(w^t - w^*)^2 <= (1 - mu eta)^t norm(w^0 - w^*)^2"))
     ‖w^t − w^∗‖² ≤ (1 − μ η)^t ‖w⁰ − w^∗‖²
     """
-    text, rest = _written(_TOKEN.findall(statement), until=None)
-    assert not rest
-    text = re.sub(r"\^(-?\d+)(?![\d/])", lambda power: power[1].translate(_POWERS), text.replace("^(−1)", "^-1"))
+    text = _written(deque(_TOKEN.findall(statement))).replace("^(−1)", "^-1")
+    text = re.sub(r"\^(-?\d+)(?![\d/])", lambda power: power[1].translate(_POWERS), text)
     return " ".join(unicodedata.normalize("NFC", re.sub(r"\^(ᵀ|T\b)", "ᵀ", text)).split())
 
 
-def _written(tokens: list[str], until: str | None) -> tuple[str, list[str]]:
-    """Write tokens up to a closing bracket; return the text and the tokens after it."""
+def _written(tokens: deque[str], until: str = "") -> str:
+    """Write tokens up to a closing bracket, and take them away."""
     text = ""
-    while tokens:
-        token, *tokens = tokens
-        if token == until:
-            return text, tokens
+    while tokens and (token := tokens.popleft()) != until:
         if token.startswith('"'):
             text += token[1:-1]
-        elif tokens[:1] == ["("] and (token in _AROUND or token in _ACCENTS or token in ("bb", "cal", "op")):
-            inside, tokens = _written(tokens[1:], until=")")
+        elif token in (*_AROUND, *_ACCENTS, "bb", "cal", "op") and tokens and tokens[0] == "(":
+            tokens.popleft()
             before, after = _AROUND.get(token, ("", _ACCENTS.get(token, "")))
-            text += before + inside + after
+            text += before + _written(tokens, ")") + after
         elif token == "(":
-            inside, tokens = _written(tokens, until=")")
-            text += f"({inside})"
+            text += f"({_written(tokens, ')')})"
         else:
             text += _SYMBOLS.get(token, _SIGNS.get(token, token))
-    return text, tokens
+    return text
