@@ -279,26 +279,23 @@ def _draw(
     """
     n = len(z)
     counts = rng.multinomial(n, np.full(n, 1 / n))
-    if correlation is not None:
-        try:
+    try:
+        if correlation is not None:
             r = correlation(np.repeat(z, counts, axis=0))
-        except ValueError:
-            return []
-    elif missing is None:
-        mean = counts @ z / n
-        scatter = (z * counts[:, None]).T @ z - n * np.outer(mean, mean)
-        variance = np.diag(scatter)
-        if variance.min() <= 1e-10 * n:
-            return []
-        r = np.clip(scatter / np.sqrt(np.outer(variance, variance)), -1, 1)
-    else:
-        try:
+        elif missing is not None:
             moments = moments_with_gaps(z, missing, weights=counts)
+            if not moments.varies().all():
+                return []
             r = moments.correlation()
-        except ValueError:
-            return []
-        if not moments.varies().all():
-            return []
+        else:
+            mean = counts @ z / n
+            scatter = (z * counts[:, None]).T @ z - n * np.outer(mean, mean)
+            variance = np.diag(scatter)
+            if variance.min() <= 1e-10 * n:
+                return []
+            r = np.clip(scatter / np.sqrt(np.outer(variance, variance)), -1, 1)
+    except ValueError:
+        return []
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # counted instead
         fit = PrincipalAxis(m).fit_correlation(smoothed(r)[0])
     return [(turn(fit.loadings_), fit.communalities_, fit.converged_)]
