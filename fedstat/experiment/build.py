@@ -163,33 +163,30 @@ def _read(data: config.Source) -> Dataset:
 
 def _populate(experiment: config.Experiment, dataset: Dataset, seed: int) -> tuple[Partition, Clients, Clients | None]:
     """Deal the samples to clients under a seed of the partition; return who holds what, who trains, who comes later."""
-    spec = experiment.partition
-    common = _common(experiment, dataset)
-    with naming("partition"):
-        part = _deal(spec, dataset, experiment.data.pool, seed)
-    new = _new_clients(spec, part.names, seed)
-    test = spec.test if isinstance(spec, dealing.Tested) and not isinstance(spec.test, str) else 0.0
-    if part.test is None and test == 0:
-        raise ValueError("partition: test = 0 leaves clients without test samples.")
-    gather = partial(
-        fs.data.from_indices,
-        dataset.x,
-        dataset.y,
-        test=test,
-        validation=spec.validation,
-        seed=seed,
-        stratify=experiment.data.file is not None or hasattr(dataset.x, "iloc"),  # other data sets keep their splits
-        tokens=experiment.data.tokens or dataset.vocabulary is not None,
-        classes=dataset.classes or None,
-    )
+    spec, common = experiment.partition, _common(experiment, dataset)
     how = {"prepare": transformer(experiment.data), "fit_on": experiment.data.fit_on}
     with naming("partition"):
+        part = _deal(spec, dataset, experiment.data.pool, seed)
+        new = _new_clients(spec, part.names, seed)
+        test = spec.test if isinstance(spec, dealing.Tested) and not isinstance(spec.test, str) else 0.0
+        if part.test is None and test == 0:
+            raise ValueError("test = 0 leaves clients without test samples.")
+        gather = partial(
+            fs.data.from_indices,
+            dataset.x,
+            dataset.y,
+            test=test,
+            validation=spec.validation,
+            seed=seed,
+            stratify=experiment.data.file is not None or hasattr(dataset.x, "iloc"),  # others keep their splits
+            tokens=experiment.data.tokens or dataset.vocabulary is not None,
+            classes=dataset.classes or None,
+        )
         clients = gather(part.of(np.flatnonzero(~new)), common=common, **how)
-    if not new.any():
-        return part, clients, None
-    if clients.transformer is not None:
-        how = {"prepare": clients.transformer, "fit_on": "fitted"}
-    with naming("partition"):
+        if not new.any():
+            return part, clients, None
+        if clients.transformer is not None:
+            how = {"prepare": clients.transformer, "fit_on": "fitted"}
         return part, clients, gather(part.of(np.flatnonzero(new)), **how)
 
 
@@ -284,15 +281,13 @@ def _new_clients(spec: dealing.Dealing, names: Sequence[str], seed: int) -> np.n
     new = np.zeros(count, dtype=bool)
     if isinstance(chosen, tuple):
         if strange := [name for name in chosen if name not in names]:
-            raise ValueError(
-                f"partition: new_clients names {listed(map(repr, strange))}, but the clients are {', '.join(names)}."
-            )
+            raise ValueError(f"new_clients names {listed(map(repr, strange))}, but the clients are {', '.join(names)}.")
         new = np.isin(names, chosen)
     elif chosen:
         drawn = min(count, max(1, share_of(count, chosen)))
         new[stream(seed, "new clients").choice(count, drawn, replace=False)] = True
     if new.all():
-        raise ValueError(f"partition: new_clients = {json.dumps(chosen)} leaves none of {count} clients to train.")
+        raise ValueError(f"new_clients = {json.dumps(chosen)} leaves none of {count} clients to train.")
     return new
 
 
