@@ -46,7 +46,6 @@ class Samples:
     row: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Check types, shapes and values; every client needs at least one sample."""
         for name, kinds in (("x", "iuf"), ("y", "iuf"), ("n", "iu")):
             values = getattr(self, name)
             if not isinstance(values, Mapped):
@@ -242,7 +241,6 @@ class Clients:
     given: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that all splits hold samples of the same clients."""
         if not self.names:
             object.__setattr__(self, "names", tuple(str(k) for k in range(len(self.train.n))))
         for name, samples in self.all_splits.items():

@@ -53,7 +53,6 @@ class Partition(Sequence[np.ndarray]):
     labels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Check that all attributes describe the same clients."""
         if len(self.train) == 0:
             raise ValueError("a partition must hold at least one client.")
         object.__setattr__(self, "train", _numbers("train", self.train))

@@ -138,7 +138,6 @@ class Source:
     tokens: bool = False
 
     def __post_init__(self) -> None:
-        """Check that there is one source."""
         if (self.name is None) == (self.file is None):
             raise ValueError("give either name (a data set) or file (one's own .csv or .npz).")
         if self.file is not None and not self.file.lower().endswith((".csv", ".npz")):
@@ -238,7 +237,6 @@ class General:
     checkpoint: Counted | None = None
 
     def __post_init__(self) -> None:
-        """Check that seeds differ, and fit."""
         seeds_of(list(self.seeds))
         object.__setattr__(self, "vary", check_vary(self.vary))
         if "data" in self.vary:
@@ -308,7 +306,6 @@ class Experiment(General):
     parts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that tuning has seeds of its own."""
         super().__post_init__()
         if self.tune is None:
             return

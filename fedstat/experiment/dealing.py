@@ -63,7 +63,6 @@ class Tested(Dealing):
     most_test: Counted | None = None
 
     def __post_init__(self) -> None:
-        """Check that something is left to train on."""
         if not isinstance(self.test, str) and not self.test + self.validation < 1:
             raise ValueError(f"test + validation must be less than 1, got {self.test} + {self.validation}.")
         if self.most_test is not None and self.test != "own classes":
