@@ -302,8 +302,6 @@ def _extrapolated(history: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """Return Anderson's combination of images whose combined residual is least (the second of his two forms)."""
     points, images = (np.array(column).T for column in zip(*history, strict=True))
     residuals = images - points
-    if len(history) == 1:
-        return np.asarray(images[:, 0])
     weights = np.linalg.lstsq(np.diff(residuals), residuals[:, -1], rcond=1e-12)[0]
     return np.asarray(images[:, -1] - np.diff(images) @ weights)
 
