@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -262,7 +262,9 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     trains = [name for name in phase.train if name in moved]
     if not trains:
         raise ValueError(f"{method} sends no leaf that trains, so that there is no gradient to look at.")
-    per = {name: _rate(phase, name, lr) * weight_of_steps(momentum, look.steps) for name in trains}
+    own = lr if phase.lr is None else phase.lr
+    rates = own if isinstance(own, Mapping) else dict.fromkeys(trains, own)
+    per = {name: rates[name] * weight_of_steps(momentum, look.steps) for name in trains}
     gradient = {name: -moved[name] / per[name] - training.weight_decay * start[name] for name in trains}
     return Observation(
         look=look,
@@ -288,13 +290,6 @@ def _phases(run: Run, look: Look, received: Params, t: int) -> tuple[tuple[Phase
     if k is None:
         raise ValueError(f"{run.method} sends no leaf that trains, so that there is no gradient to look at.")
     return tuple(phases[:k]), replace(phases[k], epochs=1, first_epoch=0, steps=look.steps)
-
-
-def _rate(phase: Phase, leaf: str, lr: float) -> float:
-    """Return the learning rate of a leaf in a phase."""
-    if phase.lr is None:
-        return lr
-    return float(phase.lr if isinstance(phase.lr, float) else phase.lr[leaf])
 
 
 def weight_of_steps(momentum: float, steps: int) -> float:
