@@ -152,8 +152,7 @@ def pack_masks(masks: Params, row: int) -> Packet:
         which = seen.setdefault(bits.tobytes() + bytes([own.size % 8]), len(seen))
         arrays.setdefault(f"{_BITS}{which}", bits)
         numbers[f"mask {name}"] = which
-        for axis, length in enumerate(own.shape):
-            numbers[f"shape {axis} {name}"] = length
+        numbers |= {f"shape {axis} {name}": length for axis, length in enumerate(own.shape)}
     return Packet(arrays, {**numbers, **question(Ask.MASKS, 0).numbers})
 
 
