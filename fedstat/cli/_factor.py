@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -34,7 +34,6 @@ _KAPPA = 0.85  # FedFac's contribution
 _GAPS: dict[str, Literal["refuse", "drop", "keep"]] = {
     "refuse": "refuse", "listwise": "drop", "pairwise": "keep", "likelihood": "keep",
 }  # fmt: skip
-_KEPT: dict[str, Missing] = {"pairwise": "pairwise", "likelihood": "likelihood"}
 _ASSUMED = {
     "listwise": "rows with gaps are left out, as if values were missing by chance alone.",
     "pairwise": "each correlation is that of the rows with both values, as if values were missing by chance alone. "
@@ -263,7 +262,7 @@ def _analyse(
     from fedstat.factor.rotation import rotate as rotated
     from fedstat.factor.targets import target_rotation
 
-    gaps = _KEPT.get(missing) if np.isnan(table.values).any() else None
+    gaps = cast("Missing", missing) if np.isnan(table.values).any() else None  # which other ways leave none of
     notes = [_ASSUMED[missing]] if gaps or table.left_out else []
     n, p = table.values.shape
     square = table.values[:, :n]
