@@ -104,15 +104,13 @@ def read(path: str | Path, changes: Table | None = None) -> Experiment:
         raise ValueError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
 
-def code_named(path: str | Path, changes: Table | None = None) -> dict[str, str]:
+def code_named(path: Path, changes: Table | None = None) -> dict[str, str]:
     """Return the Python code that `read` would run, without running any: ``file.py:Name`` by the key that names it.
 
     Errors are those of `read` that can be told without that code.
     """
-    path = Path(path)
-    table = _table_of(path, changes)
     found: dict[str, str] = {}
-    _placed(_labelled(table), path.parent, found)
+    _placed(_labelled(_table_of(path, changes)), path.parent, found)
     with no_user_code():
         try:
             read(path, changes)
@@ -122,9 +120,8 @@ def code_named(path: str | Path, changes: Table | None = None) -> dict[str, str]
     return found
 
 
-def without_code(path: str | Path, changes: Table | None = None) -> Experiment:
+def without_code(path: Path, changes: Table | None = None) -> Experiment:
     """Return what `read` does, with stand-ins for all that may be Python code: data, clients, rounds and seeds stay."""
-    path = Path(path)
     table = _table_of(path, changes)
     known = {key: value for key, value in table.items() if key not in (*_TABLES, "executor", "participation")}
     known["data"] = {key: value for key, value in table["data"].items() if key != "prepare" or ":" not in value}
