@@ -205,8 +205,7 @@ def _adding(checks: list[Reading], name: str, natural: bool = True) -> Callable[
 
 
 def _reads(reading: Reading) -> bool:
-    parameters = inspect.signature(reading.check).parameters.values()
-    return any(p.default is p.empty for p in parameters)
+    return any(p.default is p.empty for p in inspect.signature(reading.check).parameters.values())
 
 
 @dataclass(frozen=True)

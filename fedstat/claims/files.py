@@ -71,8 +71,7 @@ def read_claims(path: str | Path) -> dict[str, Claim]:
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    inside = sorted(path.rglob("*.py"))
-    return [file for file in inside if not file.name.startswith(("test_", "_", "conftest."))]
+    return [file for file in sorted(path.rglob("*.py")) if not file.name.startswith(("test_", "_", "conftest."))]
 
 
 def _run(file: Path) -> ModuleType:

@@ -42,8 +42,7 @@ def probability(successes: int, n: int, *, at_least: float, what: str) -> Eviden
     if verdict == "undecided" and 0 < at_least < 1:  # k of k have the lower limit 0.05 ** (1 / k); a tie is not above
         needed = math.floor(math.log(0.05) / math.log(at_least) * (1 + 1e-12)) + 1
         summary += f"; {needed} successes in a row would decide for it"
-    turned = clopper_pearson(n - successes, n, _ONE_SIDED)[1] < at_least
-    made = {TURNED: turned} if verdict == "supported" else {}
+    made = {TURNED: clopper_pearson(n - successes, n, _ONE_SIDED)[1] < at_least} if verdict == "supported" else {}
     return Evidence(verdict, summary, n, min(low - at_least, high - at_least, key=abs), made=made)
 
 

@@ -84,8 +84,7 @@ def write_ledger(judgements: Sequence[Judgement], path: str | Path, *, kept: Seq
     [('EX-01', 96)]
     """
     entries = {entry["id"]: entry for entry in (*kept, *map(as_object, judgements))}
-    objects = [entries[name] for name in sorted(entries)]
-    write_text(path, json.dumps(objects, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps([entries[name] for name in sorted(entries)], indent=2, ensure_ascii=False) + "\n")
 
 
 def read_ledger(path: str | Path) -> dict[str, dict[str, Any]]:

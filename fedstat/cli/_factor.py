@@ -214,8 +214,7 @@ def factor(
         if correlation:
             table = read_correlation(file, without=without or ())
         else:
-            gaps = _GAPS[missing]
-            table = read_table(file, layer=layer, clients=clients, without=without or (), missing=gaps)
+            table = read_table(file, layer=layer, clients=clients, without=without or (), missing=_GAPS[missing])
             observations = None if table.weights else len(table.values)
         aim = None if target is None else _read_target(target, table.names)
         kind = "correlation" if correlation else "weights" if table.weights else "ordinal" if ordinal else "table"

@@ -202,8 +202,7 @@ def transformer(source: Source) -> Any:
     if source.prepare is None or ":" not in source.prepare:
         return source.prepare
     found = looked_up("data.prepare", load_object, source.prepare)
-    made = found() if callable(found) else found
-    return looked_up("data.prepare", transformer_of, made)
+    return looked_up("data.prepare", transformer_of, found() if callable(found) else found)
 
 
 def _trainings(table: Table, before: Table) -> tuple[Training, dict[str, Any], dict[str, Training]]:

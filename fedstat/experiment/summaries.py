@@ -257,7 +257,6 @@ def _global(history: pd.DataFrame) -> list[dict[str, object]]:
 def _row(
     summary: str, method: str, values: list[float], optimistic: bool, fresh: float, missing: str | None
 ) -> dict[str, object]:
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
     return {
         "summary": summary,
         "method": method,
@@ -265,7 +264,7 @@ def _row(
         if summary == GLOBAL
         else "each client's model on its test samples",
         "mean": float(np.mean(values)),
-        "sd over seeds": spread,
+        "sd over seeds": float(np.std(values, ddof=1)) if len(values) > 1 else np.nan,
         "seeds": len(values),
         "optimistic": optimistic,
         "chosen on validation": fresh,

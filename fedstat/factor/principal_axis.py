@@ -221,8 +221,7 @@ class PrincipalAxis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def standardised(self, X: np.ndarray, *, gaps: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns of `X` that vary, standardised by the fitted means and deviations, and which they are."""
         check_is_fitted(self)
-        finite = "allow-nan" if gaps else True
-        X = validate_data(self, X, reset=False, ensure_all_finite=finite, dtype=np.float64)
+        X = validate_data(self, X, reset=False, ensure_all_finite="allow-nan" if gaps else True, dtype=np.float64)
         varies = self.scale_ > 0
         return (X[:, varies] - self.mean_[varies]) / self.scale_[varies], varies
 

@@ -295,8 +295,7 @@ def factor_parallel_analysis(
         factors = (_null_factor(p, int(rows), rng) for _ in range(simulations))
         null = np.stack([_reduced_eigenvalues(t @ t.T, of) for t in factors])
     name = "parallel analysis (of factors)" if communalities == "smc" else "parallel analysis (of factors, as in psych)"
-    quantity = "eigenvalue of the reduced correlation matrix"
-    return _above_chance(name, quantity, values, null, rows, quantile, seed)
+    return _above_chance(name, "eigenvalue of the reduced correlation matrix", values, null, rows, quantile, seed)
 
 
 def _check_simulation(rows: float, simulations: int, quantile: float) -> None:

@@ -333,5 +333,4 @@ def _least_curvature_at_least(values: np.ndarray, vectors: np.ndarray, following
     projection, weighted = vectors @ vectors.T, (vectors * slope) @ vectors.T
     bound = projection * (projection - 2 * weighted)
     bound[np.diag_indices(len(bound))] += 2 * np.diag(weighted)
-    start = np.ones(len(bound))
-    return 1 - float(eigsh(bound, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)[0])
+    return 1 - float(eigsh(bound, k=1, which="LA", v0=np.ones(len(bound)), tol=1e-6, return_eigenvectors=False)[0])

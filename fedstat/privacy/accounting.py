@@ -118,5 +118,4 @@ def account(result: Result, delta: float | None = None) -> pd.DataFrame:
     """
     if not isinstance(result, Result):
         raise ValueError(f"result must be one of fs.federate or fs.load, got {result!r}.")
-    keys = result.states
-    return pd.DataFrame([tabulated(result.config, *key, state.round, delta) for key, state in keys.items()])
+    return pd.DataFrame([tabulated(result.config, *key, state.round, delta) for key, state in result.states.items()])

@@ -365,8 +365,7 @@ def _entry(seen: Observation) -> str | None:
     with ExitStack() as hooks, torch.no_grad():
         for name, layer in network.module.named_modules():
             if isinstance(layer, torch.nn.Linear):
-                hook = layer.register_forward_pre_hook(lambda _, taken, name=name: look(name, taken[0]))
-                hooks.enter_context(hook)
+                hooks.enter_context(layer.register_forward_pre_hook(lambda _, x, name=name: look(name, x[0])))
         network({name: leaf.clone() for name, leaf in seen.guess.items()}, probe.reshape(1, *seen.shape))
     return found[0] if len(found) == 1 else None
 
