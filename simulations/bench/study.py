@@ -37,7 +37,7 @@ ABOUT = About(
     times={
         "smoke": "ten seconds",
         "quick": "under a minute on two cores",
-        "desk": "two and a half hours of processor time",
+        "desk": "three hours of processor time",
         "paper": "ten days on one H200 (an estimate: 7e17 operations, nearly all of them in the roles' LSTM, at 1e12 a "
         "second, which batches of 50 allow)",
     },
