@@ -24,7 +24,7 @@ from simulations.captions import alone, plain
 from simulations.contract import Finding, second_look
 from simulations.effects import Effects
 from simulations.names import readable
-from simulations.studies import chapter, draw, effects, record, tell
+from simulations.studies import WORDS, chapter, draw, effects, record, tell
 from theory_checks import COMMITTED
 from theory_checks.classics import PAPER as LITERATURE
 
@@ -87,7 +87,7 @@ def content(
     papers = sorted(counted, key=lambda paper: (paper == LITERATURE, -counted[paper], paper))
     data: dict[str, Any] = {"scale": scale, "environment": environment(), "papers": papers, "claims": judged}
     data["literature"] = LITERATURE
-    files = {str(part.relative_to(HERE)): part for part in PARTS}
+    files = {"words.typ": WORDS, **{str(part.relative_to(HERE)): part for part in PARTS}}
     data["catalogue"] = [
         {"paper": entry.paper, "study": entry.study, **asdict(entry.shown)} for entry in catalogue.entries()
     ]

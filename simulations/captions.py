@@ -11,7 +11,7 @@ from typing import Any
 from fedstat._files import atomic_file
 from fedstat._tables import Tables
 from fedstat.report.document import staged
-from simulations.studies import chapter, draw, record, study, tell
+from simulations.studies import WORDS, chapter, draw, record, study, tell
 
 #: What stands for content without a text of its own.
 _SIGNS = {"space": " ", "linebreak": " ", "parbreak": " "}
@@ -79,7 +79,7 @@ def alone(record: Mapping[str, Any], pictures: Mapping[str, Path], asked: str) -
     """
     import typst
 
-    files = {"chapter.typ": chapter(record["name"]), **pictures}
+    files = {"words.typ": WORDS, "chapter.typ": chapter(record["name"]), **pictures}
     with staged(Path(__file__).parent / "alone.typ", record, files) as main:
         return json.loads(typst.query(str(main), asked, sys_inputs={"format": "pdf"}, ignore_system_fonts=True))
 

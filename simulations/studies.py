@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: smoke: seconds; quick: minutes on two cores; desk: what two cores do in the background, where a paper's sizes need a
 #: GPU; paper: the paper's sizes.
 Scale = Literal["smoke", "quick", "desk", "paper"]
+#: What all chapters import.
+WORDS = Path(__file__).parent / "words.typ"
 
 _DPI = 200  # of what is made of pixels
 _UNDATED = {"pdf": {"CreationDate": None}}

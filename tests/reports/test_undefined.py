@@ -17,7 +17,7 @@ from fedstat._tables import Tables, read_tables
 from fedstat.report.document import STYLE
 from simulations import NAMES
 from simulations.contract import Finding
-from simulations.studies import chapter, draw, simulate, study, tell
+from simulations.studies import WORDS, chapter, draw, simulate, study, tell
 from simulations.tables import read_config, write_tables
 from tests.support.here import jobs_here
 from theory_checks import COMMITTED
@@ -40,7 +40,7 @@ KEYS_OF = {
 MODERATED = {"split": ".differences["}
 #: Text that is an estimate with limits.
 ESTIMATE = re.compile(r"−?\d[\d.]* \[−?\d[\d.]*, −?\d[\d.]*\]")
-MAIN = '#import "style.typ": *\n#import "chapter.typ": *\n#let d = json("data.json")\n#message(d)\n#chapter(d)\n'
+MAIN = '#import "words.typ": *\n#import "chapter.typ": *\n#let d = json("data.json")\n#message(d)\n#chapter(d)\n'
 
 
 def values_of(study: str, tables: Tables) -> list[tuple[str, str]]:
@@ -138,7 +138,7 @@ class Told:
             "figures": {stem: f"/{path.name}" for stem, path in pictures.items()},
             "findings": {key: finding.record() for key, finding in self.findings.items()},
         }
-        for source in STYLE:
+        for source in (*STYLE, WORDS):
             shutil.copy(source, self.folder)
         shutil.copy(chapter(self.study), self.folder / "chapter.typ")
         (self.folder / "data.json").write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
