@@ -152,7 +152,8 @@ def cell(scale: Scale, shape: str, family: str, methods: int, seeds: int) -> Tab
     sides["default"] = sides["bonferroni"].copy()
     fits = moderable(runs)
     if fits.any():
-        prior = method_variances(runs[fits]).of_pairs(pairs)
+        variances, worth = method_variances(runs[fits])
+        prior = variances[:, pairs].sum(axis=-1), worth[:, pairs].min(axis=-1)
         moderated = limits(contrasts(differences[fits], size[fits], prior=prior), LEVEL, "bonferroni")
         sides["default"][:, fits] = moderated.low, moderated.high
     place = {"shape": shape, "family": family, "methods": methods, "seeds": seeds}

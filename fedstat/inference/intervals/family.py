@@ -221,10 +221,11 @@ def simultaneous(
         use = moderated is not False and not reason and not skewed
         prior = None
         if use:
-            fitted = method_variances(runs[methods])
-            prior = fitted.of_pairs(np.searchsorted(methods, chosen))
+            variances, worth = method_variances(runs[methods])
+            places = np.searchsorted(methods, chosen)
+            prior = variances[places].sum(axis=1), worth[places].min(axis=1)
             notes.append(
-                f"Intervals borrow strength from all methods' spreads (a prior worth {fitted.prior_df.max():.3g} "
+                f"Intervals borrow strength from all methods' spreads (a prior worth {worth.max():.3g} "
                 "degrees of freedom); none is more than 5% wider than its pair alone makes it. This supposes that no "
                 "method's runs collapse."
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -51,33 +50,18 @@ def trigamma_inverse(x: ArrayLike) -> np.ndarray:
     return np.where(large, 1 / np.sqrt(value), np.where(small, 1 / value, y))
 
 
-@dataclass(frozen=True, eq=False)
-class MethodVariances:
-    """Moderated variances of methods' errors, for contrasts of two of them; arrays of shape (..., methods).
-
-    They are variances over seeds after the seeds' common part is removed. `prior_df` is at most the degrees of freedom
-    of the data, so that the prior never weighs more, and 0 for a method that is too noisy to come from the prior.
-    """
-
-    variances: np.ndarray
-    prior_df: np.ndarray
-
-    def of_pairs(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return prior variances of the differences of pairs (P, 2), and the degrees of freedom that these are worth.
-
-        Both have the shape (..., P). A pair with a method that is too noisy for the prior has none: 0 degrees.
-        """
-        return self.variances[..., pairs].sum(axis=-1), self.prior_df[..., pairs].min(axis=-1)
-
-
-def method_variances(runs: np.ndarray) -> MethodVariances:
+def method_variances(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Moderate the variances of methods' errors over seeds, of runs (..., methods, seeds) with none missing.
+
+    Return them and the degrees of freedom that their prior is worth, each of shape (..., methods). Of a difference of
+    two methods the variance is the sum, and the prior is worth the lesser of both.
 
     They are of what is left when the seeds' common part is removed, nearly independent of each other. The common part
     counts each method by its precision, so that a noisy one does not touch the others: with weights w that sum to one,
     the rest of a method with variance v has the variance ``(1 - 2 w) v + sum w^2 v`` on average, which is solved for v
     in turns. Outliers (beyond the F quantile of 0.01 / M by the prior of all others) are left out of the prior, which
-    never weighs more than the data: errors may be correlated, and a control is no draw from it.
+    never weighs more than the data: errors may be correlated, and a control is no draw from it. To an outlier it is
+    worth 0 degrees.
     """
     methods, seeds = runs.shape[-2:]
     errors = runs - runs.mean(axis=-1, keepdims=True)
@@ -95,7 +79,7 @@ def method_variances(runs: np.ndarray) -> MethodVariances:
     prior_df, prior = fit_prior(variances, df, fine)
     worth = np.where(fine, np.minimum(prior_df, df)[..., None], 0.0)
     weight = worth / (df + worth)
-    return MethodVariances(weight * prior[..., None] + (1 - weight) * variances, worth)
+    return weight * prior[..., None] + (1 - weight) * variances, worth
 
 
 def _outliers(variances: np.ndarray, df: float) -> np.ndarray:

@@ -219,9 +219,9 @@ def test_the_narrower_of_two_intervals_is_taken_as_promised():
     values[1] = values[0] + 0.01 * values[1]
     f, own = (compare(values, to_first(12), moderated=m) for m in ("auto", False))
     assert f.moderated
-    methods = method_variances(values[:, :, 0])
-    d0 = methods.prior_df[0]
-    se = np.sqrt((d0 * (methods.variances[1:] + methods.variances[0]) + 4 * f.sd**2) / (d0 + 4) / 5)
+    variances, prior_df = method_variances(values[:, :, 0])
+    d0 = prior_df[0]
+    se = np.sqrt((d0 * (variances[1:] + variances[0]) + 4 * f.sd**2) / (d0 + 4) / 5)
     moderated = stats.t.isf(0.7 * 0.025 / 11, d0 + 4) * se
     wide = 1.05 * stats.t.isf(0.025 / 11, 4) * own.se
     np.testing.assert_allclose(f.high - f.estimate, np.minimum(moderated, wide))
