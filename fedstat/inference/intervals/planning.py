@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedstat import _checks
 from fedstat.inference.formatting import number
 from fedstat.inference.intervals.equivalence import check_margin
-from fedstat.inference.intervals.paired import NO_SPREAD, values_of
+from fedstat.inference.intervals.paired import NO_SPREAD, spreads, values_of
 
 Goal = Literal["difference", "equivalence"]
 #: Beyond this many seeds the normal approximation stands for the t, which it misses by a seed or two.
@@ -161,13 +161,12 @@ def _spread(pilot: ArrayLike, pilot_seeds: int | None) -> tuple[float, int]:
     if pilot_seeds is not None:
         raise ValueError("pilot_seeds belongs to a pilot that is a standard deviation; differences are counted.")
     d = values_of("pilot", pilot)
-    sd = float(d.std(ddof=1))
-    if not sd > 1e-12 * np.abs(d).max():
+    if not spreads(d):
         raise ValueError(
             f"pilot: {NO_SPREAD}, so it cannot say how many seeds are needed. Run more seeds, or give a standard "
             "deviation that you know, with pilot_seeds."
         )
-    return sd, len(d)
+    return float(d.std(ddof=1)), len(d)
 
 
 @cache
