@@ -150,7 +150,4 @@ class AnalysisPlan:
 
     def _table(self) -> dict[str, Any]:
         """Return the content in plain values, without what is left open."""
-        table = {field.name: getattr(self, field.name) for field in fields(self)} | {"arms": list(self.arms)}
-        if isinstance(self.estimand, Mapping):
-            table["estimand"] = dict(self.estimand)
-        return {name: value for name, value in table.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
