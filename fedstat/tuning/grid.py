@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -94,10 +94,8 @@ class Grid:
 
     def trials(self, step: Sequence[str], held: Mapping[str, Any]) -> list[Trial]:
         """Return a step's trials: every combination of its parameters' values, the others as they are held."""
-        combined: list[dict[str, Any]] = [{}]
-        for name in step:
-            combined = [{**one, name: value} for one in combined for value in self.values[name]]
-        return [self.trial({**held, **one}) for one in combined]
+        combined = product(*(self.values[name] for name in step))
+        return [self.trial({**held, **dict(zip(step, values, strict=True))}) for values in combined]
 
     def grown(self, step: Iterable[str], chosen: Mapping[str, Any]) -> Grid:
         """Return the grid with a value more wherever a choice of this step is an end of values in equal ratios.
