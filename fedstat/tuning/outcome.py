@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedstat._in_words import counted
 from fedstat.federated.client.local import Training
 from fedstat.federated.method import Method
 from fedstat.inference import PairedDifference, interval, mean_interval
+from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import spreads
 from fedstat.inference.reading.scores import is_share
 from fedstat.tuning.grid import assigned, shown
@@ -174,8 +176,6 @@ class Tuning:
         return "\n".join([*self._choice(), "", table, note, "", *self._cost(), *self._honesty()])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         told = [*self._choice(), *self._cost(), *self._honesty()]
         table = self._shown().to_html(index=False)
         return "".join(f"<p>{escape(sentence)}</p>" for sentence in told) + table
@@ -303,8 +303,6 @@ class Tunings(dict[str, Tuning]):
         return "\n\n".join([first, *(f"{label}\n\n{tuning}" for label, tuning in self.items())])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return "".join(f"<h4>{escape(label)}</h4>{tuning._repr_html_()}" for label, tuning in self.items())
 
 
@@ -327,7 +325,7 @@ def excess(before: pd.Series, after: pd.Series, higher: bool, level: float) -> t
     if min(map(len, sides)) < 2 or not np.isfinite(value) or not any(map(spreads, sides)):
         return value, _NAN, _NAN
     of_means = np.array([np.var(side, ddof=1) / len(side) for side in sides])
-    df = of_means.sum() ** 2 / sum(square / (len(side) - 1) for square, side in zip(of_means**2, sides, strict=True))
+    df = satterthwaite(of_means, np.array([len(side) - 1 for side in sides]))
     half = float(stats.t.ppf((1 + level) / 2, df) * of_means.sum() ** 0.5)
     return value, value - half, value + half
 
