@@ -104,7 +104,7 @@ def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
     """Say how many seeds would tell the methods apart, were they `margin` apart, or show that they are equivalent."""
     if margin is None:
         return ""
-    counts, endless = [], []
+    counts, endless = list[str](), list[str]()
     for goal, column in (("for", "seeds needed"), ("to show equivalence within", "seeds for equivalence")):
         known, goal = rows[column].dropna(), f"{goal} {size(margin, scores)}"
         if not len(known) or (known <= rows.loc[known.index, "pairs"]).all():
@@ -116,12 +116,10 @@ def _needed(rows: pd.DataFrame, scores: Scores, margin: float | None) -> str:
             endless.append(goal)
         else:
             about = "about " if known.min() <= MOST_SEEDS else ""
-            counts.append((f"{about}{low if low == high else f'{low} to {high}'}", goal))
-    said = ""
-    if counts:
-        (first, goal), *more = counts
-        others = "".join(f", and {count} {other}" for count, other in more)
-        said = f" {first[:1].upper()}{first[1:]} seeds would be needed {goal}{others}."
+            seeds = " seeds would be needed" * (not counts)
+            counts.append(f"{about}{low if low == high else f'{low} to {high}'}{seeds} {goal}")
+    said = ", and ".join(counts)
+    said = f" {said[0].upper()}{said[1:]}." if said else ""
     return said + (f" No number of splits of these data would do {' or '.join(endless)}." if endless else "")
 
 
