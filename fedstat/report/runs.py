@@ -43,8 +43,6 @@ from fedstat.report.sources import (
 TEMPLATE = Path(__file__).parent / "runs.typ"
 #: Rows of differences that are printed.
 _ROWS = 60
-#: Said where nothing is known of how parameters came about.
-_UNTUNED = "Whether methods were tuned is not known here."
 _PREDICTED = "Predictions sample by sample"
 #: Behind what a long word may break.
 _BREAKS = re.compile(r"[-/_.,=:]|[^-/_.,=:]{20}")
@@ -326,7 +324,7 @@ def _tables(comparison: Comparison, names: list[str] | None, sources: Sequence[S
 
 
 def _tuned(source: Source) -> str:
-    return f"{_sentence(source.tuned)}." if source.tuned else _UNTUNED
+    return f"{_sentence(source.tuned)}." if source.tuned else "Whether methods were tuned is not known here."
 
 
 def _sentence(words: str) -> str:

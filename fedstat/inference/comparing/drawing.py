@@ -28,11 +28,10 @@ _ROWS, _STYLED = 45, 6
 _LABEL = 36
 #: Letters of clients' names that stand side by side below a picture.
 _WIDE = 80
-#: What marks methods beside each other at a client.
+#: What marks methods in a picture.
 _SIGNS = "osD^vXP<>*"
 #: How lines of methods are told apart in black and white.
 LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
-_MARKERS = "osD^vX"
 _DRAWS = 2000
 
 
@@ -115,7 +114,7 @@ def curves(comparison: Comparison, ax: Axes | None = None, *, axis: str = "round
         if i not in styled and np.isfinite(band.curves[i]).any():
             ax.plot(x[i], factor * band.curves[i], color="0.75", linewidth=0.7, zorder=1)
     for place, i in enumerate(styled):
-        line, marker, face = LINES[place], _MARKERS[place], "white" if place % 2 else "black"
+        line, marker, face = LINES[place], _SIGNS[place], "white" if place % 2 else "black"
         ax.plot(x[i], factor * band.curves[i], color="black", linestyle=line, linewidth=1.1, marker=marker,
                 markersize=4, markerfacecolor=face, markevery=band.places, label=names[i], zorder=3)  # fmt: skip
         if np.isfinite(limits[:, i]).any():

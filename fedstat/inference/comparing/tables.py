@@ -16,8 +16,6 @@ from fedstat.inference.formatting import p_value
 if TYPE_CHECKING:
     from fedstat.inference.comparing.comparison import Comparison
 
-_MOST_DECIMALS = 12
-
 
 @dataclass(frozen=True)
 class Table:
@@ -161,7 +159,7 @@ def decimals(halves: ArrayLike, values: ArrayLike, least: int = 0) -> int:
         known = np.abs(np.asarray(numbers, dtype=float))
         known = known[np.isfinite(known) & (known > 0)]
         if len(known):
-            return int(np.clip(digits - np.floor(np.log10(np.median(known))), least, _MOST_DECIMALS))
+            return int(np.clip(digits - np.floor(np.log10(np.median(known))), least, 12))
     return least
 
 

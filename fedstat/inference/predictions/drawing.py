@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _POINTS = 101
 #: Logits beyond which probabilities are drawn as if they were there.
 _FAR = 12.0
-_MOST = len(LINES)
 #: From the weights of patients, shape (B, n), and the block to curves over a grid, shape (B, M, points).
 _Curves = Callable[[np.ndarray, Block], np.ndarray]
 
@@ -132,8 +131,8 @@ def _check(predictions: Predictions) -> None:
     """Refuse predictions that have no curves, before anything is drawn."""
     if predictions.kind != "two classes":
         raise ValueError(f"pictures are of probabilities of two classes; these predictions are of {predictions.kind}.")
-    if len(predictions.methods) > _MOST:
-        raise ValueError(f"a picture holds {_MOST} methods at most, got {len(predictions.methods)}; assess fewer.")
+    if len(predictions.methods) > len(LINES):
+        raise ValueError(f"a picture holds {len(LINES)} methods at most, got {len(predictions.methods)}; assess fewer.")
     tested, events = (sum(of(block.outcome) for block in predictions.blocks) for of in (len, np.sum))
     if not 0 < events < tested:
         raise ValueError(f"a picture needs patients with and without the event, got {events} events of {tested}.")

@@ -23,7 +23,6 @@ from fedstat.inference.reading.formats.runs import text_table, whole
 from fedstat.inference.reading.formats.tidy import RUN, Content, rows
 
 _COLUMNS = ("Method", "Test", "Metric")
-_POOLED = "Pooled Test"
 _METRICS = {
     "camelyon16": "auc", "heart": "accuracy", "isic": "balanced_accuracy", "ixi": "dice", "kits19": "dice",
     "lidc": "dice", "tcga": "concordance",
@@ -55,7 +54,7 @@ def read(path: Path, given: Mapping[str, Any]) -> Content:
     metric = given.get("metric") or next((name for part, name in _METRICS.items() if part in place), None)
     if metric is None:
         raise ValueError(f"{path} does not tell its data set; give metric='accuracy' or the like.")
-    pooled = table["Test"] == _POOLED
+    pooled = table["Test"] == "Pooled Test"
     if (repeated := table.duplicated(["Method", "seed", "Test"])).any():
         method, seed = table.loc[repeated.idxmax(), ["Method", "seed"]]
         same = table[(table["Method"] == method) & (table["seed"] == seed)]
