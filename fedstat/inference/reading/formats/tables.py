@@ -53,11 +53,11 @@ _CODED = pa.dictionary(pa.int32(), pa.string())
 class Table:
     """A table on disk as batches of tidy rows; it can be passed over as often as one likes.
 
-    `found` is the file's column of each of ours that it has, without ``value``, and `given` the method and the seed of
-    all rows where the caller says them. `values` is the metric of each column of values, "" where the column ``metric``
-    says it; `only` is then the only metric to read. Columns of values in `percent` are in percent. `notes` say what was
-    assumed and which columns are not read, `unread`. `names` are all columns of the file; `named` says that clients
-    have names, and not numbers. `frame` is the table itself, if it is in memory; `path` is then its name.
+    `found` is the file's column of each of ours that it has, without ``value``, and `given` what holds for all rows
+    where it has none, as the caller says or by default. `values` is the metric of each column of values, "" where the
+    column ``metric`` says it; `only` is then the only metric to read. Columns of values in `percent` are in percent.
+    `notes` say what was assumed and which columns are not read, `unread`. `names` are all columns of the file; `named`
+    says that clients have names, and not numbers. `frame` is a table in memory, of which `path` is the name.
     """
 
     path: Path
@@ -128,12 +128,10 @@ class Table:
         """Yield the tidy rows of one batch, one column of values after the other; `done` rows of the file are read."""
         common = {}
         for ours in [name for name in _OURS if name != "value" and (name in wanted or name == "metric")]:
-            if ours in self.given:
-                common[ours] = _repeated(self.given[ours], batch.num_rows)
-            elif ours in self.found:
+            if ours in self.found:
                 common[ours] = self._column(batch, ours, self.found[ours], done)
-            elif ours in _DEFAULTS:
-                common[ours] = _repeated(_DEFAULTS[ours], batch.num_rows)
+            elif ours in self.given:
+                common[ours] = _repeated(self.given[ours], batch.num_rows)
         for name, metric in self.values.items():
             tidy = common | ({"metric": _repeated(metric, batch.num_rows)} if metric else {})
             if "value" in wanted:
@@ -273,7 +271,7 @@ def open_table(
     notes = [f"no column {name}: {_WORDS[name]}" for name in assumed]
     notes += [f"columns not read: {', '.join(unread)}"] if unread else []
     table = Table(
-        path, found, values, dict(given), only, frozenset(percent), tuple(notes), unread, delimiter, tuple(names),
+        path, found, values, _DEFAULTS | given, only, frozenset(percent), tuple(notes), unread, delimiter, tuple(names),
         frame=frame,
     )  # fmt: skip
     table = _with_percent(table, {name for name in values if mapping.get(name, name) != name})
