@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fedstat.inference.reading.opening import Entry
 
@@ -61,5 +60,4 @@ class _Without:
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self.batches:
-            rows = np.flatnonzero(~np.isin(_pairs(batch), self.out))
-            yield batch.iloc[rows] if isinstance(batch, pd.DataFrame) else batch.take(rows)
+            yield batch.take(np.flatnonzero(~np.isin(_pairs(batch), self.out)))  # pandas and pyarrow have the same name
