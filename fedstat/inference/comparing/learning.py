@@ -62,7 +62,7 @@ def late_gain(curves: np.ndarray, rounds: np.ndarray) -> np.ndarray:
     fewer than two rounds were evaluated in that fifth.
     """
     length = LAST * max(rounds, default=0)
-    late = (rounds > rounds[-1:] - length).nonzero()[0] if len(rounds) else np.array([], int)
+    late = np.flatnonzero(rounds > rounds[-1:] - length)
     if len(late) < 2:
         return np.full(np.shape(curves)[:-1], np.nan)
     x = rounds[late] - rounds[late].mean()
