@@ -105,7 +105,7 @@ class ClientStore(Mapping[str, Tensor]):
         space = _RowSpace.like("row", row, clients, limit)
         slots = space.take(1)
         space.put(slots, {name: leaf[None] for name, leaf in row.items()})
-        return cls(space, _Slots.alike(int(slots[0]), clients))
+        return cls(space, _Slots.of(np.broadcast_to(slots, clients)))
 
     @classmethod
     def of(cls, stacked: Params, *, limit: int = IN_MEMORY_BYTES) -> ClientStore:
@@ -309,13 +309,6 @@ class _Slots:
         """Return the table of the slots of all clients."""
         return cls([slots[first : first + _PAGE] for first in range(0, len(slots), _PAGE)], len(slots))
 
-    @classmethod
-    def alike(cls, slot: int, clients: int) -> _Slots:
-        """Return a table in which all clients have one slot."""
-        page = np.full(_PAGE, slot)
-        rest = [page[: clients % _PAGE]] if clients % _PAGE else []
-        return cls([page] * (clients // _PAGE) + rest, clients)
-
     def all(self) -> np.ndarray:
         """Return the slots of all clients."""
         return np.concatenate(self.pages) if self.pages else np.empty(0, int)
@@ -326,8 +319,7 @@ class _Slots:
 
     def of_clients(self, clients: np.ndarray) -> np.ndarray:
         """Return the slots of some clients."""
-        places = zip(*(part.tolist() for part in np.divmod(clients, _PAGE)), strict=True)
-        return np.fromiter((self.pages[page][at] for page, at in places), int, len(clients))
+        return np.fromiter((self.pages[k // _PAGE][k % _PAGE] for k in clients.tolist()), int, len(clients))
 
     def written(self, clients: np.ndarray, slots: np.ndarray) -> _Slots:
         """Return a table in which some clients have other slots."""
