@@ -5,6 +5,7 @@ NumPy scalars, and arrays and tensors without axes, count as the Python values t
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -120,16 +121,12 @@ def local(name: str, path: str | Path) -> Path:
 
 def meant(word: str, known: Iterable[str]) -> str:
     """Return the known word that is nearest as `` (did you mean it?)``, empty if none is near."""
-    import difflib
-
     near = difflib.get_close_matches(word, list(known), 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
 def warn_of_near(cls: type, base: type) -> None:
     """Warn of public functions of a class that override none of its base's, but have nearly the name of one."""
-    import difflib
-
     steps = [name for name, value in vars(base).items() if isfunction(value) and not name.startswith("_")]
     for name, value in vars(cls).items():
         near = difflib.get_close_matches(name, steps, 1, cutoff=0.85)
