@@ -28,7 +28,7 @@ from fedstat._random import share_of
 from fedstat.data import Clients
 from fedstat.federated.aggregators import AGGREGATORS, changed, changes_of
 from fedstat.federated.client.seeds import Seeds
-from fedstat.federated.codec import Bits, Message, Selected, Sparse, elements
+from fedstat.federated.codec import Bits, Message, elements
 from fedstat.federated.slots import is_statistic
 from fedstat.federated.state import State, Update
 
@@ -332,7 +332,8 @@ def falsified(
             f"{attack!r} has nothing to falsify: the method sends no weights, nor anything that clients receive, but "
             f"{', '.join(sent)}. Take an attack on training data, such as fs.attacks.LabelFlip, or another method."
         )
-    travels = {n: _travelling(entry) for n, entry in weights.items()}
+    entries = {n: elements(entry) for n, entry in weights.items()}
+    travels = {n: torch.ones_like(x, dtype=torch.bool) if own is None else own for n, (x, own) in entries.items()}
     masks = {n: own.any(0) for n, own in travels.items()}
     own = torch.cat([travels[n][:, mask] for n, mask in masks.items()], 1)
     trained = changes_of(update, masks).where(own, 0)
@@ -343,11 +344,3 @@ def falsified(
     false = trained.clone()
     false[malicious] = found
     return changed(update, masks, false, own & (false != trained))
-
-
-def _travelling(entry: Tensor | Selected | Sparse) -> Tensor:
-    """Return which elements of an entry travel, bool (m, ...)."""
-    if isinstance(entry, Sparse):
-        return entry.values != 0
-    values, mask = elements(entry)
-    return torch.ones_like(values, dtype=torch.bool) if mask is None else mask

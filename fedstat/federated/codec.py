@@ -171,11 +171,11 @@ def decode(
     return found
 
 
-def elements(entry: Tensor | Selected) -> tuple[Tensor, Tensor | None]:
+def elements(entry: Tensor | Selected | Sparse) -> tuple[Tensor, Tensor | None]:
     """Return an entry's values (m, ...), and a mask of that shape of those that travel, None if all do."""
     if isinstance(entry, Tensor):
         return entry, None
-    return entry.values, entry.mask.expand_as(entry.values)
+    return entry.values, entry.values != 0 if isinstance(entry, Sparse) else entry.mask.expand_as(entry.values)
 
 
 def placed(where: np.ndarray, values: np.ndarray, d: int) -> bytes:
