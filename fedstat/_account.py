@@ -12,8 +12,6 @@ from typing import Any
 from fedstat._checks import number
 from fedstat._random import share_of
 
-#: The one mechanism that there is an account for, as a configuration names it.
-_KNOWN = "fedstat.federated.mechanisms.Gaussian"
 #: Orders of Rényi divergence.
 _ORDERS = (*range(2, 25), 28, 32, 40, 48, 64, 96, 128, 256)
 
@@ -126,7 +124,7 @@ def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, del
         none = "no mechanism"
         nothing = Spent(math.inf, math.inf, math.nan, relation=none, sampling=none, rounds=rounds, accountant=none)
         return row | {"noise": 0.0, **vars(nothing)}
-    if not isinstance(spec, Mapping) or spec.get("type") != _KNOWN:
+    if not isinstance(spec, Mapping) or spec.get("type") != "fedstat.federated.mechanisms.Gaussian":
         name = spec.get("type", spec) if isinstance(spec, Mapping) else spec
         raise NoAccount(f"no account for {name}, of {label}: Gaussian of fs.mechanisms alone has one")
     if config["fingerprint"][str(seed)].get("fit_on") == "pooled":

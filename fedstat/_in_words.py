@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: Of longer lists the first and the last value are written.
-_LISTED = 4
-
 
 def counted(count: int, noun: str) -> str:
     """Count things in words: ``1 factor``, ``2 factors``."""
@@ -25,7 +22,7 @@ def _value(value: Any) -> str:
         return f"{str(value.get('type', '')).rpartition('.')[2]}({inner})"
     if isinstance(value, list | tuple):
         shown = [_value(one) for one in value]
-        return f"({', '.join(shown if len(shown) <= _LISTED else [shown[0], '...', shown[-1]])})"
+        return f"({', '.join(shown if len(shown) <= 4 else [shown[0], '...', shown[-1]])})"
     return str(value)
 
 
