@@ -101,7 +101,7 @@ def describe(method: Method, model: Model, clients: Clients | None = None, *, dt
     A client sends 60 bytes and receives 60 in the first round.
     Training: stacked clients, at most ... at once; closed form: a chain of dense layers.
     """
-    check_one(method, "method")
+    check_one(method)
     if clients is not None and not isinstance(clients, Clients):
         raise ValueError(f"clients must be Clients, as fs.data.from_arrays makes them, got {type(clients).__name__}.")
     choice("dtype", dtype, ("float32", "float64"))

@@ -253,7 +253,7 @@ def _labels(method: Method | Sequence[Method] | Mapping[str, Method]) -> dict[st
         listed = list(method) if isinstance(method, Iterable) and not isinstance(method, str) else [method]
         labels = [label_of(m) for m in listed]
     for label, m in zip(labels, listed, strict=True):
-        check_one(m, "method")
+        check_one(m)
         if not isinstance(label, str):
             raise ValueError(f"labels of methods must be text, got {label!r}.")
         if labels.count(label) > 1:
@@ -282,17 +282,14 @@ def _trained(training: AnyTraining, methods: Mapping[str, Method]) -> dict[str, 
     return found
 
 
-def check_one(value: object, name: str) -> None:
+def check_one(value: object) -> None:
     """Refuse what is no method, and say what to pass instead."""
     if not isinstance(value, Method):
-        raise ValueError(f"{name} must be a fedstat Method, or several, got {value!r}. {_remedy(value)}")
-
-
-def _remedy(value: object) -> str:
-    """Say what to pass instead of something that is no method."""
-    if isinstance(value, str):
-        return f"A name is none: fs.methods.find({value!r}) is the class, and fs.methods.find({value!r})() makes one."
-    return "Did you pass the class? Call it to make one." if isinstance(value, type) else "One is fs.FedAvg()."
+        remedy = "Did you pass the class? Call it to make one." if isinstance(value, type) else "One is fs.FedAvg()."
+        if isinstance(value, str):
+            find = f"fs.methods.find({value!r})"
+            remedy = f"A name is none: {find} is the class, and {find}() makes one."
+        raise ValueError(f"method must be a fedstat Method, or several, got {value!r}. {remedy}")
 
 
 def seeds_of(seed: int | Iterable[int]) -> list[int]:
