@@ -23,7 +23,7 @@ from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.paired import ROUNDING
 from fedstat.inference.modifiers import carried, given, slopes
 from fedstat.inference.reading.formats.tidy import RUN
-from fedstat.inference.reading.scores import Scores, better
+from fedstat.inference.reading.scores import Scores
 from fedstat.inference.variance_components import mean_squares_interval
 
 #: F, its degrees of freedom, its p-value, and that beyond the noise of the test.
@@ -213,7 +213,7 @@ def who_benefits(
         effects[["low", "high"]] = effects[["low", "high"]].clip(-1, 1)
     along = slopes(d, columns, same, level)
     said = _Words(effects, scores.of_shares, level)
-    direction = {1: " (more is better)", -1: " (less is better)", 0: ""}[better(scores.metric)]
+    direction = {1: " (more is better)", -1: " (less is better)", 0: ""}[scores.direction]
     who = f"{first} minus {second}, {scores.metric}{direction}"
     sentences = [*(said.crossed(who, d.shape, tests) if same else said.nested(who, d)), *said.modifiers(along)]
     notes = _notes(scores, d, design, same, noise, along.index, columns)

@@ -48,6 +48,13 @@ def mixed_model(d, formula="d ~ 1", **columns):
     return fit, dict(zip(fit.model.exog_vc.names, fit.vcomp, strict=True)), data
 
 
+def test_which_way_is_better_is_what_the_comparison_was_told():
+    for smaller, words in ((True, "minutes (less is better): 8"), (False, "minutes: 8")):
+        read = fs.read_results(table(crossed(0), "minutes"), columns={"minutes": "minutes"})
+        compared = compare(read, design=FIXED, smaller=smaller)
+        assert words in who_benefits(compared, method="B", against="A").sentences[0]
+
+
 def test_crossed_effects_and_the_test_are_those_of_a_mixed_model():
     d = crossed(0)
     found = ask(d)

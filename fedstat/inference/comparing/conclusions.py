@@ -13,7 +13,7 @@ from fedstat.inference.formatting import first_of, interval, listed, p_value
 from fedstat.inference.intervals.paired import decimals
 from fedstat.inference.intervals.shape import HELD
 from fedstat.inference.reading.formats.tidy import RUN
-from fedstat.inference.reading.scores import Scores
+from fedstat.inference.reading.scores import Scores, size
 
 #: Above so many methods pairs are counted rather than named.
 _NAMED = 6
@@ -64,14 +64,6 @@ def _are(than: str, methods: Sequence[str], each: Iterable[str], of: int) -> str
     if len(methods) > _NAMED:
         return f"{len(methods)} of {of} methods are {than}: {first_of(methods, 3)}."
     return f"{listed(each)} {'is' if len(methods) == 1 else 'are'} {than}."
-
-
-def size(value: float, scores: Scores, digits: int = 4) -> str:
-    """Say how large a difference is, without its sign: in points where values are shares."""
-    if not scores.of_shares:
-        return f"{abs(value):.{digits}g}"
-    points = f"{100 * abs(value):.{digits}g}"
-    return f"{points} point{'s' * (points != '1')}"
 
 
 def _words(scores: Scores) -> tuple[str, str]:

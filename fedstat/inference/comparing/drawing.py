@@ -12,9 +12,8 @@ import pandas as pd
 from fedstat import _checks
 from fedstat._random import stream
 from fedstat.inference.comparing.bands import simultaneous_band
-from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.tables import largest, limits, percent, row_names, shortened
-from fedstat.inference.reading.scores import Scores, better, is_share
+from fedstat.inference.reading.scores import Scores, better, is_share, size
 from fedstat.inference.settings import Ranks
 
 if TYPE_CHECKING:

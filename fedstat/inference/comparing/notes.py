@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from fedstat.inference.analysis_plan import AnalysisPlan
-from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.formatting import interval, listed
 from fedstat.inference.intervals.paired import mean_interval, spreads
 from fedstat.inference.intervals.sequential import added_seeds
 from fedstat.inference.reading.formats.tidy import RUN, UNNAMED
 from fedstat.inference.reading.gathering import Gathered, few
-from fedstat.inference.reading.scores import Scores, alone
+from fedstat.inference.reading.scores import Scores, alone, size
 
 #: What a value is, where the format does not say it: of each client, of a run, and of the samples that all have.
 _OF_CLIENTS = "each client's {model} on its {split} samples, mean over clients and {when}"

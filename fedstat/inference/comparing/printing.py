@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fedstat._files import write_text
-from fedstat.inference.comparing.conclusions import size
 from fedstat.inference.comparing.learning import STILL_LEARNING, changing_sentences
 from fedstat.inference.comparing.tables import Table, differences_table, joined, limits, percent, summary_table
 from fedstat.inference.formatting import listed
+from fedstat.inference.reading.scores import size
 
 if TYPE_CHECKING:
     from fedstat.inference.comparing.comparison import Comparison

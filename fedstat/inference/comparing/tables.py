@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedstat.inference.comparing.conclusions import MOST_SEEDS, size
+from fedstat.inference.comparing.conclusions import MOST_SEEDS
 from fedstat.inference.formatting import p_value
+from fedstat.inference.reading.scores import size
 
 if TYPE_CHECKING:
     from fedstat.inference.comparing.comparison import Comparison

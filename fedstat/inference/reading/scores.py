@@ -133,6 +133,14 @@ def alone(scores: Scores) -> dict[str, int]:
     }
 
 
+def size(value: float, scores: Scores, digits: int = 4) -> str:
+    """Say how large a difference is, without its sign: in points where values are shares."""
+    if not scores.of_shares:
+        return f"{abs(value):.{digits}g}"
+    points = f"{100 * abs(value):.{digits}g}"
+    return f"{points} point{'s' * (points != '1')}"
+
+
 def still_changing(scores: Scores) -> dict[str, str]:
     """Say of which methods, by label, the metric still changed within the rounds that are averaged, and by how much.
 
@@ -157,7 +165,5 @@ def still_changing(scores: Scores) -> dict[str, str]:
         else:
             sure = curves.shape[1] >= 4 and stats.linregress(range(curves.shape[1]), curves[0]).pvalue < 0.001
         if sure and not (scores.of_shares and abs(mean) < 5e-4):
-            size = f"{100 * abs(mean):.2g} points" if scores.of_shares else f"{abs(mean):.2g}"
-            how = "rose" if mean > 0 else "fell"
-            found[label] = f"{how} by {size}"
+            found[label] = f"{'rose' if mean > 0 else 'fell'} by {size(mean, scores, 2)}"
     return found
