@@ -327,8 +327,8 @@ def _can_fail_and_pass(judgement: Judgement) -> None:
     if standing and not judgement.mutants and not any(sees(e.made) for e in standing.values()):
         raise fault(
             claim,
-            "nothing shows that its check can fail; let the check return two sides (compared, search), or add a broken "
-            "variant that must come out refuted, under @NAME.mutant('what was broken')",
+            "nothing shows that its check can fail; let the check return two sides that are not zero (compared, "
+            "search), or add a broken variant that must come out refuted, under @NAME.mutant('what was broken')",
         )
     if judgement.verdict == "refuted" and not claim.controls:
         needed = "add @NAME.control(...), a case in which the check must come out favourable"

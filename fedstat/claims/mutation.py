@@ -46,9 +46,10 @@ class Mutants:
     def _made(self, left: Any, right: Any) -> Iterable[tuple[str, Any, Any]]:
         whole, bound = total(left), total(right)
         if self.identity:
-            yield LARGER, whole, bound + _share(bound, Fraction(1, 10))
+            if not self.holds(bound, 0):  # a tenth of nothing changes nothing
+                yield LARGER, whole, bound + _share(bound, Fraction(1, 10))
         else:
-            for name, gone in CUTS.items():
+            for name, gone in CUTS.items() if bound != 0 else ():
                 yield name, whole, bound - abs(_share(bound, gone))
             yield TURNED, bound, whole
         if isinstance(right, Mapping):
@@ -96,6 +97,4 @@ def _share(value: Any, share: Fraction) -> Any:
     """Return a share of a number, exact for exact ones."""
     if isinstance(value, Decimal):
         return value * share.numerator / share.denominator
-    if isinstance(value, float):
-        return value * float(share)
     return Fraction(value) * share if isinstance(value, Rational) else value * share

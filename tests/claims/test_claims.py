@@ -388,6 +388,32 @@ def test_a_check_that_has_nothing_to_do_with_its_claim_is_refused():
     assert judge(optimum(lambda n: (n, n * n))).verdict == "holds-on-cases"
 
 
+@pytest.mark.parametrize("mutant", [None, "n for n + 1"])
+def test_a_right_side_of_zero_has_no_mutants_and_needs_one_of_ones_own(mutant):
+    """Sums from 1 to n against n (n + 1) / 2, and n against n^2, with the right side taken to the left."""
+    n = sympy.Symbol("n")
+
+    def excess(i, k):
+        return sum(range(i + 1)) - i * (i + k) // 2, 0
+
+    checks = {
+        "==": lambda k: compared([Sides(str(i), *excess(i, k)) for i in range(9)], of="sums", relation="=="),
+        "<=": lambda k: compared([Sides(str(i), i * (k + 1) - 1 - i * i, 0) for i in range(9)], of="sums"),
+        "search": lambda k: search(st.integers(0, 9), lambda i: excess(i, k), relation="=="),
+        "identity": lambda k: identity([Sides("n", (n + 1) ** 2 - n * n - 2 * n - k, 0)], of="squares"),
+        "nothing": lambda k: identity([Sides("n", 0, (n + 1) ** 2 - n * n - 2 * n - k)], of="squares"),
+    }
+    for name, check in checks.items():
+        made = claim(mutant=None)
+        made.reading(name)(lambda check=check: check(1))
+        if mutant:
+            made.mutant(mutant)(lambda check=check: check(2))
+            assert judge(made).verdict in ("holds", "holds-on-cases")
+        else:
+            with pytest.raises(ClaimError, match=r"nothing shows that its check can fail; .* sides that are not zero"):
+                judge(made)
+
+
 def test_mutants_are_made_from_the_two_sides():
     """2 n <= n^2 + 1, by both constructors; only where both summands count does a check see the loss of each."""
     cases = {n: (2 * n, {"square": n * n, "constant": 1}) for n in range(6)}
