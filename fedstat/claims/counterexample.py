@@ -91,7 +91,8 @@ def search(
         return found if math.isfinite(found) else None
 
     def holds(left: float, right: float) -> bool:
-        return (abs(left - right) if relation == "==" else left - right) <= tolerance  # written so that NaN fails
+        apart = abs(left - right) if relation == "==" else left - right
+        return left == right or apart <= tolerance  # written so that NaN fails, and infinity is infinity
 
     mutants = Mutants(holds, identity=relation == "==")
 
@@ -119,7 +120,7 @@ def search(
     except _Fails:
         case, left, right = failing[-1]  # Hypothesis replays the smallest counterexample last
         word = "differs from" if relation == "==" else "exceeds"
-        written = _written(left), _written(right)
+        written = [exact(side) if isinstance(side, Rational) else number(side, 6) for side in (left, right)]
         apart = exact(abs(left - right)) if isinstance(left - right, Rational) else number(float(abs(left - right)), 2)
         gap = f" by {apart}" if relation == "==" or written[0] == written[1] else ""
         sides_in_words = f"{names[0]} {written[0]} {word} {names[1]} {written[1]}"
@@ -130,10 +131,6 @@ def search(
     summary = f"no counterexample in {len(tried)} cases"
     summary += "" if margin is None else f"; largest {what} {margin:.3g}"
     return Evidence("holds-on-cases", summary, len(tried), margin, made=mutants.refuted)
-
-
-def _written(side: Any) -> str:
-    return exact(side) if isinstance(side, Rational) else number(side, 6)
 
 
 @contextmanager

@@ -159,6 +159,8 @@ def test_search_takes_nan_for_a_failure_and_lets_other_errors_through():
         ((-3, -2), "<=", "no counterexample in 1 cases", None),
         ((-INFINITY, 5.0), "<=", "no counterexample in 1 cases", None),
         ((5.0, INFINITY), "<=", "no counterexample in 1 cases; largest ratio of the two sides 0", 0.0),
+        ((INFINITY, INFINITY), "<=", "no counterexample in 1 cases", None),
+        ((INFINITY, INFINITY), "==", "no counterexample in 1 cases", None),
         ((INFINITY, 5.0), "<=", "found inf exceeds claimed 5 in the smallest counterexample", None),
         ((float("nan"), 1.0), "==", "found – differs from claimed 1 by – in the smallest counterexample", None),
         ((Fraction(10**400), 1), "<=", "found 1e+400 exceeds claimed 1 in the smallest counterexample", None),
