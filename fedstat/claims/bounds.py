@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fedstat.claims.evidence import Evidence
 from fedstat.claims.mutation import Mutants
 from fedstat.claims.runs import Functions, Method, Quantity, Run
-from fedstat.claims.worst_cases import SOLVERS, TOLERANCE, Problem, WorstCase, worst_case
+from fedstat.claims.worst_cases import SOLVERS, TOLERANCE, NoWorstCase, Problem, WorstCase, worst_case
 
 #: A ratio of worst case and bound is followed no further than this.
 _CAP = 10.0
@@ -76,9 +76,9 @@ def bounded(settings: Iterable[Setting], *, of: str) -> Evidence:
     The bound is scaled to one, so that the worst case is its ratio to the bound; heterogeneity, start and gradients
     take all values. Nowhere above one is support, and the largest ratio says how sharp the bound is. Above one
     anywhere is a refutation, if the functions rebuilt from the solution show it without a solver; `Setting.worst`
-    returns them. If the solvers disagree by more than 1 part in 10,000, or the functions do not reach what they found,
-    it is undecided. The summary names the solvers and the dual value. Mutants leave all but a thousandth of each
-    summand out in turn.
+    returns them. An excess of at most 1 part in 10,000 is not told from none. If the solvers disagree by more, or the
+    functions do not reach what they found, it is undecided. The summary names the solvers and the dual value. Mutants
+    leave all but a thousandth of each summand out in turn.
 
     Parameters
     ----------
@@ -167,11 +167,9 @@ def _summands(setting: Setting) -> list[str]:
 
 def _ratio(setting: Setting, solvers: Iterable[str] = tuple(SOLVERS)) -> WorstCase | None:
     """Return the setting's worst case; None if a solver gives up."""
-    from cvxpy.error import SolverError
-
     try:
         return setting.worst(solvers)
-    except SolverError:
+    except NoWorstCase:
         return None
 
 

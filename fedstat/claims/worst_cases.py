@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -154,7 +155,7 @@ class WorstCase:
 
     @property
     def agreed(self) -> bool:
-        """Whether solvers and dual bound agree, and the rebuilt functions reach the value."""
+        """Whether solvers, dual bound and functions agree to 1 part in 10,000 of the value, or of one if it is less."""
         return self.apart <= TOLERANCE * max(1.0, abs(self.value)) and self.violation <= EXACTNESS
 
 
@@ -230,6 +231,10 @@ def worst_case(
     balance = np.abs(sum(actor.weight * f.gradients[0] for actor, f in zip(actors, functions, strict=True))).max()
     violation = max(*strayed, balance, *(function.violation for function in functions))
     return WorstCase(values, first.dual, functions, run, reached, float(violation))
+
+
+class NoWorstCase(ValueError):
+    """A solver found none."""
 
 
 class _Symbolic(Client):
@@ -321,6 +326,7 @@ class Problem:
         self, solver: str, measure: Callable[[Run], Quantity], given: Callable[[Run], Iterable[Quantity]]
     ) -> Problem:
         """Find the largest value of the measure."""
+        from cvxpy.error import SolverError
         from PEPit import Expression
 
         measured, limited = measure(self.run), list(given(self.run))
@@ -345,12 +351,14 @@ class Problem:
         for condition in self.run.conditions:
             self.pep.add_constraint(condition)
         self.pep.set_performance_metric(measured)
-        with warnings.catch_warnings():
+        dual = None
+        with warnings.catch_warnings(), suppress(SolverError):
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # what was found tells how much
             dual = self.pep.solve(wrapper="cvxpy", verbose=0, solver=solver, **SOLVERS[solver])
         if dual is None:
-            raise ValueError(
-                "the worst case is infinite, or no functions meet the conditions: name in `given` what is at most one."
+            raise NoWorstCase(
+                f"{solver} finds no worst case: it is infinite, no functions meet the conditions, or constants are far "
+                "from one; name in `given` what is at most one, and choose a unit in which the smoothness is near one."
             )
         self.dual = float(dual)
         self.value = float(measured.eval())

@@ -296,6 +296,7 @@ def test_a_bound_on_gradients_is_a_quantity_of_the_run(share, verdict):
     [
         ({"given": lambda run: []}, "infinite, .* name in `given` what is at most one"),
         ({"clients": [Functions()] * 2}, "infinite"),
+        ({"method": fedavg(0.2, 2), "given": lambda run: [run.start]}, "CLARABEL finds no worst case: it is infinite"),
         ({"clients": []}, r"clients must be Functions, one for each client, got \[\]"),
         ({"clients": ["convex", "convex"]}, "clients must be Functions"),
         ({"weights": [1, 1]}, r"weights must be positive with sum one, one for each client, got \[1, 1\]"),
@@ -312,6 +313,14 @@ def test_a_worst_case_that_cannot_be_asked_for_is_refused(changes, words):
     asked = {"method": fedavg(0.2, 1), "clients": [CURVED] * 2, "measure": distance, "given": start_and_heterogeneity}
     with pytest.raises(ValueError, match=words):
         worst_case(**(asked | changes))
+
+
+def test_a_solver_that_gives_up_leaves_a_bound_undecided():
+    """The worst case of a step of size 1 / L is L / 6, whatever L; this one is too large for the solvers."""
+    smooth = Functions(smoothness=1e4)
+    setting = replace(ONE_STEP, method=fedavg(1e-4, 1), clients=[smooth], measure=lambda run: run.gap,
+                      bound=lambda run: {"start": 1e4 / 5 * run.start})  # fmt: skip
+    assert bounded([setting], of="steps").verdict == "undecided"
 
 
 def test_a_setting_takes_weights_as_an_array():
