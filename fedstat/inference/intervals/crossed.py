@@ -46,11 +46,9 @@ def crossed_mean(table: np.ndarray, test_to_train: float = 0.0) -> tuple[np.ndar
 def few_note(seeds: int, clients: int) -> list[str]:
     """Say how often the interval of `crossed_mean` held, where seeds or clients are few."""
     held = {2: "87 to 99%", 3: "92 to 99%"}
-    few = min(seeds, clients)
-    if few not in held or max(seeds, clients) == few:
-        return []
-    what = "seeds" if seeds == few else "clients"
-    return [f"With {few} {what} 95% intervals over seeds and clients held in {held[few]} of simulated tables."]
+    few, what = min((seeds, "seeds"), (clients, "clients"))
+    told = f"With {few} {what} a 95% interval over seeds and clients held in {held.get(few)} of simulated tables"
+    return [f"{told}; several together hold less often."] if few in held and seeds != clients else []
 
 
 def new_client(table: np.ndarray, level: float, test_to_train: float = 0.0) -> tuple[float, float, float]:

@@ -160,6 +160,7 @@ def test_with_few_seeds_intervals_hold_as_often_as_the_note_says(few):
             held.append(np.mean(np.abs(mean) <= stats.t.ppf(0.975, df) * se))
     (note,) = few_note(few, 10)
     low, high = (int(share) / 100 for share in re.search(r"held in (\d+) to (\d+)%", note).groups())
+    assert note.endswith("; several together hold less often.")
     assert low - 0.015 <= min(held) <= low + 0.03
     assert high - 0.03 <= max(held) <= high + 0.01
     assert few_note(10, few)[0].startswith(f"With {few} clients ")
