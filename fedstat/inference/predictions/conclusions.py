@@ -58,19 +58,16 @@ def conclude(
     return (*said, _speaks_of(predictions))
 
 
-def _where(over: str) -> str:
-    return "over all patients" if over == PATIENTS else f"as {over}"
-
-
 def _overall(metric: str, over: str, values: pd.DataFrame, rows: pd.DataFrame, control: str) -> Iterator[str]:
     name, estimates = metric.replace("_", " "), values.set_index("method")
+    where = "over all patients" if over == PATIENTS else f"as {over}"
     if values["estimate"].isna().all():
-        yield f"{name} {_where(over)} is undefined: {values['undefined'].iloc[0]}."
+        yield f"{name} {where} is undefined: {values['undefined'].iloc[0]}."
         return
     if not better(metric) or not len(rows):
         each = [f"{label} {sized(row)}" for label, row in estimates.iterrows()]
         ideal = f" (at best {IDEAL[metric]:g})" if metric in IDEAL else ""
-        yield f"{name}{ideal} {_where(over)}: {listed(each)}."
+        yield f"{name}{ideal} {where}: {listed(each)}."
         return
     told = []
     for outcome, words in (("better", "better than"), ("worse", "worse than")):
@@ -83,7 +80,7 @@ def _overall(metric: str, over: str, values: pd.DataFrame, rows: pd.DataFrame, c
         told.append(f"{listed(each)} cannot be told apart from {control}")
     if len(found := rows[rows["outcome"] == "tie"]):
         told.append(f"{listed(found['method'])} predicts as {control} does for every patient, a tie")
-    yield f"{name} {_where(over)} ({control} {sized(estimates.loc[control])}): {'; '.join(told)}."
+    yield f"{name} {where} ({control} {sized(estimates.loc[control])}): {'; '.join(told)}."
 
 
 def _by(row: pd.Series) -> pd.Series:
@@ -184,21 +181,26 @@ def notes_on(clients: pd.DataFrame, pooled: pd.DataFrame, predictions: Predictio
 
     `others` are those to whom `Predictions.again` relates the patients of a seed.
     """
+    seeds = len(predictions.seeds)
     for metric in pooled["metric"].unique():
-        rows = clients[(clients["metric"] == metric) & clients["estimate"].isna()].drop_duplicates("client")
-        if len(rows) and len(predictions.clients) > 1:
-            each = [f"{name} ({why})" for name, why in zip(rows["name"], rows["undefined"], strict=True)]
-            yield (
-                f"{metric.replace('_', ' ')} is undefined, for all methods alike, at {len(rows)} of "
-                f"{len(predictions.clients)} clients: {_few(each)}. The mean over clients leaves them out."
-            )
+        name, here = metric.replace("_", " "), clients[clients["metric"] == metric].drop_duplicates("client")
+        for rows, when, left in (
+            (here[here["seeds"] == 0], "", "The mean over clients leaves them out."),
+            (here[here["seeds"].between(1, seeds - 1)], " in some seeds", "Their rows are of the other seeds."),
+        ):
+            if len(rows) and len(predictions.clients) > 1:
+                each = [f"{client} ({why})" for client, why in zip(rows["name"], rows["undefined"], strict=True)]
+                yield (
+                    f"{name} is undefined{when}, for all methods alike, at {len(rows)} of "
+                    f"{len(predictions.clients)} clients: {_few(each)}. {left}"
+                )
         whole = pooled[(pooled["metric"] == metric) & (pooled["over"] == PATIENTS)].iloc[0]
-        if 0 < whole["seeds"] < len(predictions.seeds):
+        if 0 < whole["seeds"] < seeds:
             yield (
-                f"{metric.replace('_', ' ')} over all patients is of {whole['seeds']} of {len(predictions.seeds)} "
-                f"seeds, for all methods alike; it is undefined in the others: {whole['undefined']}."
+                f"{name} over all patients is of {whole['seeds']} of {seeds} seeds, for all methods alike; it is "
+                f"undefined in the others: {whole['undefined']}."
             )
-    if len(predictions.seeds) < 2:
+    if seeds < 2:
         return
     if predictions.anew:
         yield "Each seed draws its clients anew: the row of a client is a mean over others, one of each seed."

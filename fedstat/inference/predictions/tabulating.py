@@ -88,8 +88,8 @@ def _summed(
     fact = {
         "n": sum(one.n for one in flat) / blocks,  # of one seed: several seeds may test the same patient
         "events": sum(one.events for one in flat) / blocks,
-        "counted": sum(one.counted for one in flat),
-        "cases": sum(one.events for one in flat),
+        "counted": sum(one.counted for one in flat if not one.undefined),
+        "cases": sum(one.events for one in flat if not one.undefined),
         "seeds": int((counts[0] > 0).sum()),
         "clients": int(defined.any(axis=1).sum()),
         "undefined": max(lost, key=lambda one: one.n).undefined if lost else "",

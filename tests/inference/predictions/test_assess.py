@@ -106,6 +106,22 @@ def test_equal_decisions_have_bonett_and_prices_interval_and_no_zero_width():
     assert found["outcome"] == "undecided"
 
 
+@pytest.mark.parametrize("metric", ["auc", "sensitivity"])
+def test_patients_of_a_seed_in_which_a_client_is_undefined_do_not_narrow_its_limits(metric):
+    rows = table(clients=2, anew=True, seeds=3)
+    cell = (rows["client"] == 1) & (rows["seed"] == 2)
+    events = rows[cell & (rows["outcome"] == 1)]["sample"].unique()
+    few = rows[~(cell & rows["sample"].isin(events[1:]))]  # one event is too few
+    both = [fs.assess(of, metric, threshold=0.3) for of in (few, rows[~cell])]
+    compared = ["low", "high", "low (patients)", "high (patients)"]
+    said = "undefined in some seeds, for all methods alike, at 1 of 2 clients: Hospital 1 (1 event, fewer than 2)."
+    assert f"{metric} is {said} Their rows are of the other seeds." in both[0].notes
+    for frame in ("clients", "differences"):
+        left, without = (getattr(of, frame).query("client == 1") for of in both)
+        assert set(left["seeds"]) == {2}
+        np.testing.assert_allclose(left[compared], without[compared], rtol=1e-9)
+
+
 def test_variance_is_that_of_seed_averaged_influence_plus_that_over_runs():
     rows = table()
     found = row(fs.assess(rows, "auc").pooled, method="Ditto", over="all patients")
