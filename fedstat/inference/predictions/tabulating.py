@@ -145,8 +145,8 @@ def _differences(
     if METRICS[name].scale == "proportion":
         # Bonett and Price: as if there were two more patients, one for each side
         single = (facts["over"] != CLIENTS).to_numpy()[:, None]
+        more = np.where(single & ~alike, (2 + 2 * n * centre**2 / (n + 2)) / (n + 2) ** 2, 0.0)
         centre = np.where(single, centre * n / (n + 2), centre)
-        more = np.where(single & ~alike, 2 / (n + 2) ** 2, 0.0)
         found = replace(found, patients=found.patients + more, both=found.both + more)
     made: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     family = facts["over"].to_numpy()

@@ -106,6 +106,17 @@ def test_equal_decisions_have_bonett_and_prices_interval_and_no_zero_width():
     assert found["outcome"] == "undecided"
 
 
+@pytest.mark.parametrize("n", [3, 40])
+def test_decisions_that_differ_everywhere_have_bonett_and_prices_interval(n):
+    """With ``b`` and ``c`` patients for whom one method alone is right; three of three show nothing."""
+    rows = pd.DataFrame({"method": np.repeat(["a", "b"], n), "outcome": 1, "probability": np.repeat([0.1, 0.9], n)})
+    found = row(fs.assess(rows, "accuracy").differences, over="all patients")
+    b, c = (n + 1) / (n + 2), 1 / (n + 2)
+    half = stats.norm.isf(0.025) * np.sqrt((b + c - (b - c) ** 2) / (n + 2))
+    assert [found["low"], found["high"]] == pytest.approx([b - c - half, min(b - c + half, 1)])
+    assert found["outcome"] == ("undecided" if n == 3 else "better")
+
+
 @pytest.mark.parametrize("metric", ["auc", "sensitivity"])
 def test_patients_of_a_seed_in_which_a_client_is_undefined_do_not_narrow_its_limits(metric):
     rows = table(clients=2, anew=True, seeds=3)
