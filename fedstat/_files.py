@@ -39,6 +39,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
             os.replace(new, path)
         except OSError as error:
             if error.filename is None:  # a full disk, say: whoever reads the message should know which
+                error.strerror = error.strerror or str(error)  # some libraries give words alone
                 error.filename = str(path)
             raise
         finally:

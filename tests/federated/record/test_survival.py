@@ -184,6 +184,14 @@ def test_a_save_killed_at_any_step_leaves_the_old_run_or_the_new_and_nothing_els
     assert elsewhere(killed_at_every_step, tmp_path).result() > 40
 
 
+def test_a_library_that_gives_words_alone_is_quoted_beside_the_file(tmp_path):
+    """Typst's errors have no number: on a full disk `fedstat report` said ``[Errno None] None``."""
+    with pytest.raises(OSError, match="No space left") as found, atomic_file(tmp_path / "report.pdf"):
+        raise OSError("No space left on device (os error 28)")
+    assert found.value.strerror == "No space left on device (os error 28)"
+    assert found.value.filename == str(tmp_path / "report.pdf")
+
+
 def test_what_a_killed_writer_left_is_replaced_and_removed(tmp_path):
     for name in (".table.new.csv", ".table.csv.lock"):
         (tmp_path / name).write_text("half")
