@@ -216,11 +216,12 @@ def _check_columns(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
         rows, values = int(x[name].count()), x[name].nunique()
         text = name in encoded
         stray = x[name][x[name].notna() & pd.to_numeric(x[name], errors="coerce").isna()]
-        if text and values > FEW and 2 * len(stray) < rows:
+        words = pd.to_numeric(stray.astype(str).str.replace(",", "."), errors="coerce").isna()  # no decimal commas
+        if text and values > FEW and 2 * words.sum() < rows:
             raise ValueError(
                 f"{path}: column {name!r} holds numbers and in {len(stray)} of {rows} rows text, such as "
-                f"{stray.iloc[0]!r}, so that each value would become an input. Write numbers or nothing there, or name "
-                "the column in inputs if words are meant."
+                f"{stray.iloc[0]!r}, so that each value would become an input. Write numbers, with points, or nothing "
+                "there, or name the column in inputs if words are meant."
             )
         numbers = is_numeric_dtype(x[name]) and CASE_NUMBER.search(name) is not None
         if values <= max(rows / 3, FEW) or not (text or (numbers and (x[name].dropna() % 1 == 0).all())):

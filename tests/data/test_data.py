@@ -147,14 +147,18 @@ def test_case_numbers_are_told_by_how_many_rows_they_tell_apart(tmp_path, name, 
 
 
 def test_numbers_with_some_text_are_no_words(tmp_path):
-    def read(values, **more):
-        rows = [f"{value},{i % 7},{'AB'[i % 2]},{i // 2 % 2}" for i, value in enumerate(values)]
-        (tmp_path / "t.csv").write_text("\n".join(["age,dose,client,y", *rows]))
+    def read(values, sep=",", **more):
+        rows = [sep.join([value, f"{i % 7}", "AB"[i % 2], f"{i // 2 % 2}"]) for i, value in enumerate(values)]
+        (tmp_path / "t.csv").write_text("\n".join([sep.join(["age", "dose", "client", "y"]), *rows]))
         return data.from_csv(tmp_path / "t.csv", prepare="standard", **more).train.x.shape[1]
 
     ages = [str(40 + i % 30) for i in range(88)]
     with pytest.raises(ValueError, match="column 'age' holds numbers and in 2 of 90 rows text, such as '>89'"):
         read([*ages, ">89", "unknown"])
+    commas = [f"36,{10 + i % 30}" for i in range(88)]
+    for cells, sep, text in ([*commas, "38,0", "38,1"], ",", "90 of 90"), ([*commas, ">41", ""], ";", "89 of 89"):
+        with pytest.raises(ValueError, match=f"'age' holds numbers and in {text} rows text, such as '36,10'"):
+            read([f'"{value}"' if sep == "," else value for value in cells], sep)
     assert read([*ages, "", ""]) == 2
     assert read([*ages, ">89", "unknown"], inputs=["age", "dose"]) == 33  # at most 32 words
     assert read([f"{i % 3}" for i in range(89)] + ["3+"]) == 5  # few values: dependants
