@@ -149,7 +149,10 @@ def read_csv(
     x = table[_input_columns(path, table, {"client": client, "target": target}, inputs, drop)]
     if delimiter == ";":
         table[target] = table[target].str.replace(r"^(\s*[-+]?\d+),(\d+\s*)$", r"\1.\2", regex=True)
-        x = x.assign(**{name: _numbers(x[name]) for name in text_columns(x)})
+        for name in text_columns(x):
+            numbers = pd.to_numeric(x[name].str.replace(",", "."), errors="coerce")
+            if numbers.notna().equals(x[name].notna()):
+                x = x.assign(**{name: numbers})
     needed = table[[client, target]] if raw else table[[client, target, *x.columns]]
     if needed.isna().any(axis=None):
         row, column = np.argwhere(needed.isna().to_numpy())[0]
@@ -171,7 +174,12 @@ def read_csv(
         )
     if inputs is None:
         _check_columns(path, x, text if isinstance(prepare, str) else [])
-    held = x if raw else _narrowed(x.to_numpy(dtype=np.float64))
+    held: Any = x
+    if not raw:
+        held = x.to_numpy(dtype=np.float64)
+        with np.errstate(over="ignore"):
+            narrow = held.astype(np.float32)
+        held = narrow if np.array_equal(narrow, held) else held  # as float32 if it holds all exactly
     return held, _targets(table[target]), *_owners(table[client])
 
 
@@ -237,21 +245,6 @@ def _check_columns(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
             f'{holds} is an input. If it is a case number, leave it out, drop = ["{name}"]; if not, name it in inputs.',
             stacklevel=4,
         )
-
-
-def _numbers(text: pd.Series) -> pd.Series:
-    """Return a column of text as numbers, with decimal commas or points, if all its cells are numbers."""
-    import pandas as pd
-
-    found = pd.to_numeric(text.str.replace(",", "."), errors="coerce")
-    return found if found.notna().equals(text.notna()) else text
-
-
-def _narrowed(x: np.ndarray) -> np.ndarray:
-    """Return numbers as float32 if it holds all of them exactly; else as they are."""
-    with np.errstate(over="ignore"):
-        narrow = x.astype(np.float32)
-    return narrow if np.array_equal(narrow, x) else x
 
 
 def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:
