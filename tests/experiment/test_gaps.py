@@ -154,6 +154,7 @@ def test_predictions_for_new_sites_are_assessed_by_name(tmp_path, new):
     offered = pd.read_csv(out / "new-clients.csv")
     found = fs.assess(out, "accuracy", new_clients=True)
     assert set(found.clients["name"]) == set(offered["name"])
+    assert any("also Local's, had one round of training" in note for note in found.notes)
     offered = offered[(offered["method"] != "FedFac") | (offered["estimand"] == "personal")]
     mean = offered.query("metric == 'accuracy'").groupby(["method", "name"])["value"].mean()
     clients = found.clients.set_index(["method", "name"])["estimate"]

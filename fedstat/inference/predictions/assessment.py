@@ -243,6 +243,8 @@ def assess(
     read, again, anew, known = predictions_of(table, new_clients, event)
     rows, assumed = _chosen(read, estimand, split, own=again is not None)
     predictions = replace(arrange(rows, again), anew=anew)
+    if new_clients:
+        assumed += ["New clients' own models, also Local's, had one round of training, unless a method's rule differs."]
     if threshold is not None and predictions.kind != "two classes":
         raise ValueError(f"threshold must be left out unless outcomes are of two classes, got {threshold}.")
     names = _metrics(metrics, predictions, threshold is not None)
