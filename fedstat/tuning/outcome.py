@@ -13,7 +13,6 @@ from fedstat._in_words import counted
 from fedstat.federated.client.local import Training
 from fedstat.federated.method import Method
 from fedstat.inference import PairedDifference, interval, mean_interval
-from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import spreads
 from fedstat.inference.reading.scores import is_share
 from fedstat.tuning.grid import assigned, shown
@@ -318,16 +317,14 @@ def excess(before: pd.Series, after: pd.Series, higher: bool, level: float) -> t
 
     There are none below two values a side, and none without spread on either.
     """
-    from scipy import stats
+    from statsmodels.stats.weightstats import CompareMeans
 
-    value, sides = float(before.mean(skipna=False) - after.mean(skipna=False)), (before.to_numpy(), after.to_numpy())
-    value = value if higher else -value
+    sides = [side.to_numpy() for side in ((before, after) if higher else (after, before))]
+    value = float(sides[0].mean() - sides[1].mean())
     if min(map(len, sides)) < 2 or not np.isfinite(value) or not any(map(spreads, sides)):
         return value, _NAN, _NAN
-    of_means = np.array([np.var(side, ddof=1) / len(side) for side in sides])
-    df = satterthwaite(of_means, np.array([len(side) - 1 for side in sides]))
-    half = float(stats.t.ppf((1 + level) / 2, df) * of_means.sum() ** 0.5)
-    return value, value - half, value + half
+    low, high = CompareMeans.from_data(*sides).tconfint_diff(1 - level, usevar="unequal")
+    return value, float(low), float(high)
 
 
 def _interval(estimate: tuple[float, float, float]) -> str:
