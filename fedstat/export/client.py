@@ -164,7 +164,8 @@ class Client:
         Raises
         ------
         ValueError
-            If no round has ended yet, or the method has no such model.
+            If no round has ended yet, the method has no such model, or the folder's files are damaged or of another
+            run.
         """
         if not self.shared.is_file():
             raise ValueError(f"client {self.number} has no model in {self.file.parent}: no round has ended there.")
@@ -174,17 +175,13 @@ class Client:
         """Return what this client knows: the common start, its masks, and its row as it last trained it."""
         if not self.file.is_file():
             return self.start
-        try:
-            kept = load_file(self.file)
-        except Exception as error:  # any bytes may lie there
-            raise Refused(f"{self.file} is damaged: {error!r}.") from error
+        kept = _read(self.file)
         masks, row, unsent = (
             {name.removeprefix(prefix): leaf for name, leaf in kept.items() if name.startswith(prefix)}
             for prefix in ("mask ", "row ", "unsent ")
         )
         state = with_masks(self.start, masks, self.clients) if masks else self.start
-        shapes = {name: leaf.shape[1:] for name, leaf in state.clients.rows(self._ids).items()}
-        if {name: leaf.shape for name, leaf in row.items()} != shapes:
+        if _shapes(row) != _shapes({name: leaf[0] for name, leaf in state.clients.rows(self._ids).items()}):
             raise Refused(f"{self.file} holds the leaves of another run; remove it.")
         return replace(
             state,
@@ -251,8 +248,11 @@ class Client:
 
     def _models(self) -> Mapping[str, Predictor]:
         """Return this client's models after the last round whose end it was told."""
-        shared = load_file(self.shared)
-        state = replace(self.state(), round=int(shared.pop(_ROUND)), server=shared)
+        shared = _read(self.shared)
+        ended = int(shared.pop(_ROUND, torch.tensor(0)))
+        if _shapes(shared) != _shapes(self.start.server):
+            raise Refused(f"{self.shared} holds the leaves of another run; remove it.")
+        state = replace(self.state(), round=ended, server=shared)
         at_hand = replace(make_federation(self.method, self.seat, self.equipment), clients=self.federation.clients)
         return self.method.models(state, self._ids, at_hand)
 
@@ -271,3 +271,15 @@ class Client:
         return {
             f"{e}/{m}": float(v) for e, m, v in zip(table["estimand"], table["metric"], table["value"], strict=True)
         }
+
+
+def _read(file: Path) -> Params:
+    """Return the leaves in a file of the client's folder."""
+    try:
+        return load_file(file)
+    except Exception as error:  # any bytes may lie there
+        raise Refused(f"{file} is damaged: {error!r}.") from error
+
+
+def _shapes(leaves: Params) -> dict[str, torch.Size]:
+    return {name: leaf.shape for name, leaf in leaves.items()}

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 
 import fedstat as fs
 from fedstat.export import Client, Packet, Refused, Server
@@ -144,6 +144,11 @@ def test_every_method_equals_the_simulation_or_is_refused_by_name(
         due = result.personal(k, estimand=estimand)(x)
         torch.testing.assert_close(end(k).personal(estimand)(x), due, **TOLERANCE)  # it was restarted
     torch.testing.assert_close(end(2).personal()(x), result.personal(2)(x), **TOLERANCE)
+    kept = tmp_path / "shared-2.safetensors"
+    for content, why in ((save({"hidden.bias": torch.ones(9)}), "holds the leaves of another run"), (b"?", "damaged")):
+        kept.write_bytes(content)
+        with pytest.raises(Refused, match=rf"shared-2.safetensors (is )?{why}"):
+            end(2).personal()
 
 
 @dataclass(frozen=True, kw_only=True)
