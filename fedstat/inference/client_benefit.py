@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from fedstat.inference.comparing.drawing import clients_anew, pair_values, two_m
 from fedstat.inference.comparing.printing import wrapped
 from fedstat.inference.comparing.tables import decimals, fixed, percent
 from fedstat.inference.formatting import listed, number, p_value
-from fedstat.inference.intervals.crossed import crossed_mean, few_note, mean_squares, new_client
+from fedstat.inference.intervals.crossed import crossed_law, mean_squares
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.paired import ROUNDING
 from fedstat.inference.modifiers import carried, given, slopes
@@ -173,13 +174,13 @@ def who_benefits(
     >>> design = fs.inference.Design(clients="same", data="drawn")
     >>> print(fs.inference.who_benefits(table, modifiers=hospitals, design=design))
     Ditto minus FedAvg, accuracy (more is better): 12 clients, the same under each of 5 seeds.
-    Mean effect on clients like these: 4.9 points [3.5, 6.4].
+    Mean effect on clients like these: 4.9 points [3.4, 6.5].
     The effect differs between clients: sd 2.1 points [1.4, 3.7]; F(11, 44) = 9.05, p < 0.001.
     At a new client the effect is expected between 0.1 and 9.8 points (95% prediction interval).
     The effect grows with beds: 2.2 points [2.0, 2.4] for one sd more.
     <BLANKLINE>
           effect (points) estimate low high
-                     mean      4.9 3.5  6.4
+                     mean      4.9 3.4  6.5
        sd between clients      2.1 1.4  3.7
     sd of client and seed      1.6 1.4  2.1
                new client      4.9 0.1  9.8
@@ -260,11 +261,11 @@ def _crossed(d: np.ndarray, noise: float, ratio: float, level: float) -> tuple[p
     own = mean_squares_interval(np.array([0, 1, -1]) / seeds, squares, df, level)
     cells = mean_squares_interval(np.array([0, 0, 1]), squares, df, level)
     rows = {
-        "mean": _t(*crossed_mean(d, ratio), level),
+        "mean": _around(d.mean(), crossed_law(d, ratio).half_width(1 - level)),
         "sd between clients": _root(own),
         "sd between clients, at least": _root((own[0] - noise, np.nan, np.nan)),
         "sd of client and seed": _root(cells),
-        "new client": new_client(d, level, ratio),
+        "new client": _around(d.mean(), crossed_law(d, ratio, new_client=True).half_width(1 - level)),
     }
     rest = max(float(squares[2]), ROUNDING * float(squares[1]))  # without any, runs repeat each other
     below = rest + seeds * noise  # NaN where the noise is not known
@@ -289,19 +290,18 @@ def _nested(d: np.ndarray, noise: float, ratio: float, level: float) -> tuple[pd
     mean, shared = means.mean(), 1 / seeds + ratio
     # one cell is its seed's mean and the client's distance from it
     weights = np.array([1 + shared, 1 - (1 / count).mean()])
-    used = weights * squares
+    used, t = weights * squares, partial(stats.t.ppf, (1 + level) / 2)
     rows = {
-        "mean": _t(mean, np.sqrt(shared * squares[0]), df[0], level),
+        "mean": _around(mean, t(df[0]) * np.sqrt(shared * squares[0])),
         "sd between clients, noise included": _root(mean_squares_interval(np.array([0, 1]), squares, df, level)),
         "sd of the test's noise, at most": _root((noise, np.nan, np.nan)),
-        "new client in a new run": _t(mean, np.sqrt(used.sum()), used.sum() ** 2 / (used**2 / df).sum(), level),
+        "new client in a new run": _around(mean, t(used.sum() ** 2 / (used**2 / df).sum()) * np.sqrt(used.sum())),
     }
     return _table(rows), (np.nan, (0, 0), np.nan, np.nan)
 
 
-def _t(mean: Any, se: Any, df: Any, level: float) -> tuple[float, float, float]:
-    half = float(stats.t.ppf((1 + level) / 2, df) * se)
-    return float(mean), float(mean) - half, float(mean) + half
+def _around(mean: float, half_width: float) -> tuple[float, float, float]:
+    return float(mean), float(mean - half_width), float(mean + half_width)
 
 
 def _root(variances: tuple[float, float, float]) -> tuple[float, ...]:
@@ -330,7 +330,6 @@ def _notes(
             "The noise of test samples that are the same under every seed is part of the sd between clients; how much "
             f"of it is not known{'' if scores.metric == 'accuracy' else f' for {scores.metric}'}."
         )
-    said += few_note(*d.shape) * same
     if less := [name for name in asked if name not in modifiers]:
         said.append(f"There is no slope on {listed(less)}: it does not vary, or clients or seeds are too few.")
     if len(modifiers):

@@ -20,7 +20,7 @@ from scipy import stats
 from fedstat._random import stream
 from fedstat._tables import Tables
 from fedstat.inference import clopper_pearson
-from fedstat.inference.intervals.crossed import crossed_mean
+from fedstat.inference.intervals.crossed import crossed_law, crossed_mean
 from fedstat.inference.intervals.family import Contrasts, contrasts, limits
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
 from fedstat.inference.intervals.shape import shape_p
@@ -245,17 +245,22 @@ def crossings(scale: Scale, seeds: int, clients: int) -> Tables:
     both = rng.standard_normal(shape)
     same = by_seed + rng.standard_normal((scale.replicates, 1, clients)) + both
     new = by_seed + rng.standard_normal(shape) + both
-    mean, se, df = (value[:, None] for value in crossed_mean(same))
     one = np.ones((scale.replicates, 1))
     found = {
         "over runs": contrasts(same.mean(axis=2)[:, None], one),
-        "crossed": Contrasts(mean, se, df, se, one),
+        "crossed": _crossed(same),
         "nested": contrasts(new.mean(axis=2)[:, None], one),
     }
     place = {"seeds": seeds, "clients": clients, "test_to_train": 0.0}
     return {"designs": pd.DataFrame([
         {"design": name, **place, **_alone(value)} for name, value in found.items()
     ])}  # fmt: skip
+
+
+def _crossed(tables: np.ndarray, ratio: float = 0.0) -> Contrasts:
+    mean, se, df = (value[:, None] for value in crossed_mean(tables, ratio))
+    laws = [crossed_law(table, ratio) for table in tables]
+    return Contrasts(mean, se, df, se, np.ones(mean.shape), laws=laws)
 
 
 def hospitals(scale: Scale, learners: str, spread: float, ratio: float, clients: int) -> Tables:
@@ -267,10 +272,11 @@ def hospitals(scale: Scale, learners: str, spread: float, ratio: float, clients:
         drawn = federations(rng, scale.replicates, learners, spread, seeds, clients, test)
         d = np.concatenate(list(drawn)) - known
         one = np.ones((len(d), 1))
-        found = {"over runs": contrasts(d.mean(axis=2)[:, None], one, ratio)}
-        for name, used in (("crossed", 0.0), ("corrected", ratio)):
-            mean, se, df = (value[:, None] for value in crossed_mean(d, used))
-            found[name] = Contrasts(mean, se, df, se, one)
+        found = {
+            "over runs": contrasts(d.mean(axis=2)[:, None], one, ratio),
+            "crossed": _crossed(d),
+            "corrected": _crossed(d, ratio),
+        }
         place = {"learners": learners, "spread": spread, "test_to_train": ratio, "clients": clients, "seeds": seeds}
         rows += [{**place, "interval": name, **_alone(value)} for name, value in found.items()]
     return {"hospitals": pd.DataFrame(rows)}

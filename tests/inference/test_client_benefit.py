@@ -14,7 +14,7 @@ from statsmodels.stats.anova import anova_lm
 
 import fedstat as fs
 from fedstat.inference import Design, compare, who_benefits
-from fedstat.inference.intervals.crossed import new_client
+from fedstat.inference.intervals.crossed import crossed_law
 
 FIXED, NEW = Design("same", "fixed"), Design("new", "drawn")
 
@@ -69,18 +69,20 @@ def test_crossed_effects_and_the_test_are_those_of_a_mixed_model():
 
 def test_the_prediction_is_students_where_only_clients_vary_and_averages_over_variances_otherwise():
     one = np.random.default_rng(0).standard_normal(7)
+    law = crossed_law(np.tile(one, (4, 1)), new_client=True)
     half = stats.t.ppf(0.95, 6) * one.std(ddof=1) * np.sqrt(1 + 1 / 7)
-    np.testing.assert_allclose(
-        new_client(np.tile(one, (4, 1)), 0.9)[1:], [one.mean() - half, one.mean() + half], rtol=1e-5
-    )
+    assert law.half_width(0.1) == pytest.approx(half, rel=1e-5)
+    assert law.p(half) == pytest.approx(0.1, rel=1e-5)
     d, rng = crossed(4, 4, 6), np.random.default_rng(0)
     rest = d - d.mean(axis=0) - d.mean(axis=1)[:, None] + d.mean()
     squares = 6 * d.mean(axis=1).var(ddof=1), 4 * d.mean(axis=0).var(ddof=1), (rest**2).sum() / 15
     a, b, e = (square * df / rng.chisquare(df, 400_000) for square, df in zip(squares, (3, 5, 15), strict=True))
     # splits of the same data: the seeds' part is larger
-    variance = np.maximum(b - e, 0) / 4 + (1 / 4 + 0.5) * np.maximum(a - e, 0) / 6 + np.maximum(b, e) / 24
-    half = np.quantile(np.abs(np.sqrt(variance) * rng.standard_normal(400_000)), 0.95)
-    np.testing.assert_allclose(new_client(d, 0.95, 0.5)[2] - d.mean(), half, rtol=0.01)
+    variance = (1 / 4 + 0.5) * np.maximum(a - e, 0) / 6 + np.maximum(b, e) / 24
+    for new in (False, True):
+        error = np.sqrt(variance + new * np.maximum(b - e, 0) / 4) * rng.standard_normal(400_000)
+        half = crossed_law(d, 0.5, new_client=new).half_width(0.05)
+        assert half == pytest.approx(np.quantile(np.abs(error), 0.95), rel=0.01)
 
 
 def test_the_mean_is_what_compare_gives_for_the_same_question():
@@ -185,8 +187,8 @@ def test_prediction_intervals_hold_the_effect_at_a_new_client(seeds, clients, sd
             sd * rng.standard_normal(shape)
             for sd, shape in zip(sds, ((seeds, 1), clients, (seeds, clients)), strict=True)
         )
-        _, low, high = new_client(a + b + e, 0.95)
-        inside += low < sds[1] * rng.standard_normal() < high
+        d = a + b + e
+        inside += crossed_law(d, new_client=True).p(abs(d.mean() - sds[1] * rng.standard_normal())) > 0.05
     assert stats.binomtest(inside, draws, least, alternative="less").pvalue > 0.01
 
 

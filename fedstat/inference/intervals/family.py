@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedstat import _checks
-from fedstat.inference.intervals.crossed import crossed_mean, few_note
+from fedstat.inference.intervals.crossed import Law, crossed_law, crossed_mean
 from fedstat.inference.intervals.design import Design
 from fedstat.inference.intervals.moderated import MIN_METHODS, method_variances
 from fedstat.inference.intervals.paired import ROUNDING, gaps
@@ -40,7 +41,8 @@ class Family:
         Mean differences.
     se, df : ndarray
         Standard error of the estimate and the degrees of freedom of its t distribution: moderated where the moderated
-        interval is the narrower one. For skewed runs it is the error whose t interval is as wide as the interval.
+        interval is the narrower one. For skewed runs it is the error whose t interval is as wide as the interval. With
+        new clients meant, these are Satterthwaite's, and the interval is wider than their t makes it.
     sd : ndarray
         Standard deviation over seeds of the differences, not moderated.
     n : ndarray of int
@@ -100,7 +102,8 @@ class Family:
 class Contrasts:
     """Differences with what t intervals need; arrays of shape (..., P), NaN where a pair has no spread.
 
-    `se` and `df` are of the pair's own differences; `moderated` holds the same two with moderated variances.
+    `se` and `df` are of the pair's own differences; `moderated` holds the same two with moderated variances. Where
+    `laws` are given, one for each difference in the order of ``estimate.flat``, intervals are theirs instead of t's.
     """
 
     estimate: np.ndarray
@@ -109,6 +112,7 @@ class Contrasts:
     sd: np.ndarray
     n: np.ndarray
     moderated: tuple[np.ndarray, np.ndarray] | None = None
+    laws: Sequence[Law | None] | None = None
 
 
 def simultaneous(
@@ -127,7 +131,8 @@ def simultaneous(
     What is compared are the means over clients in each run, paired on seeds, with a t interval over seeds: clients of
     one run are coupled and no repeats. If `design` splits the same data again and again, the standard error is that of
     the corrected resampled t. If it speaks of new clients while the same took part under every seed, seeds and clients
-    are crossed random effects; if it also splits the same data again and again, the seeds' part is corrected likewise.
+    are crossed random effects, and the interval is a generalised one (`crossed_law`); if it also splits the same data
+    again and again, the seeds' part is corrected likewise.
 
     `rule` is how the intervals come to hold together. "bonferroni" gives each pair its share of the error rate: it
     holds for any correlations and any variances. "none" adjusts nothing.
@@ -208,7 +213,6 @@ def simultaneous(
             notes.append(
                 f"Up to {left} of {clients} clients are left out of a pair: they have no value under some seed."
             )
-        notes += few_note(int(found.n.min()), kept)
         if design.data == "resplit":
             notes.append(_ONE_CLIENT)
         if moderated is True:
@@ -317,7 +321,12 @@ def limits(found: Contrasts, level: float, rule: Rule, skewed: np.ndarray | None
         narrower = moderated < WIDEST * half
         half = np.where(narrower, moderated, WIDEST * half)
         se, df = np.where(narrower, theirs, se), np.where(narrower, more, df)
-    low, high, alone = found.estimate - half, found.estimate + half, 2 * stats.t.sf(size / se, df)
+    alone = 2 * stats.t.sf(size / se, df)
+    if found.laws is not None:
+        made = [law and (law.p(at), law.half_width(each)) for law, at in zip(found.laws, size.flat, strict=True)]
+        p, half = np.array([sides or (np.nan, np.nan) for sides in made]).T.reshape(2, *size.shape)
+        alone = p
+    low, high = found.estimate - half, found.estimate + half
     if skewed is not None:
         least, most, theirs = bootstrap_t(skewed, each / 2)
         low, high = np.minimum(low, found.estimate - most * se), np.maximum(high, found.estimate - least * se)
@@ -394,6 +403,7 @@ def _common(table: np.ndarray, pairs: np.ndarray, shares: np.ndarray | None) -> 
 
 def _crossed(table: np.ndarray, pairs: np.ndarray, test_to_train: float) -> tuple[Contrasts, int]:
     """Return differences with seeds and clients as crossed random effects, and the fewest clients of a pair."""
+    laws: list[Law | None] = [None] * len(pairs)
     found, kept = np.full((5, len(pairs)), np.nan), table.shape[2]
     for row, (i, j) in enumerate(pairs):
         d = table[i] - table[j]
@@ -403,11 +413,13 @@ def _crossed(table: np.ndarray, pairs: np.ndarray, test_to_train: float) -> tupl
         if min(d.shape) > 1:
             mean, se, df = crossed_mean(d, test_to_train)
             found[:4, row] = mean, se, df, d.mean(axis=1).std(ddof=1)
-            if not se > ROUNDING * np.nanmax(np.abs(table[[i, j]])):
+            if se > ROUNDING * np.nanmax(np.abs(table[[i, j]])):
+                laws[row] = crossed_law(d, test_to_train)
+            else:
                 found[1:3, row] = np.nan
         elif d.size:
             found[0, row] = d.mean()
-    return Contrasts(found[0], found[1], found[2], found[3], found[4].astype(int)), kept
+    return Contrasts(found[0], found[1], found[2], found[3], found[4].astype(int), laws=laws), kept
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -1,6 +1,5 @@
 """Simultaneous intervals against scipy, statsmodels, closed forms and exact limit cases."""
 
-import re
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ from statsmodels.regression.mixed_linear_model import MixedLM
 
 from fedstat._random import stream
 from fedstat.inference import Design, shape_notes, simultaneous
-from fedstat.inference.intervals.crossed import crossed_mean, few_note
+from fedstat.inference.intervals.crossed import crossed_law, crossed_mean
 from fedstat.inference.intervals.moderated import method_variances
 from simulations.coverage.study import SHAPES, Scale, cell, draw, holding, moderable, pairs_of
 
@@ -146,25 +145,27 @@ def test_where_one_factor_does_nothing_crossed_effects_are_a_t_over_the_other(ax
     # splits of the same data: the corrected t over seeds, and nothing to be corrected over clients
     corrected = np.sqrt(1 / 7 + 0.5) * one.std(ddof=1) if axis == 0 else stats.sem(one)
     np.testing.assert_allclose(crossed_mean(d, 0.5)[1:], [corrected, 6])
+    # at levels of one and of many comparisons
+    for ratio, sem in ((0.0, se), (0.5, corrected)):
+        halves = [crossed_law(d, ratio).half_width(alpha) for alpha in (0.05, 1e-3)]
+        np.testing.assert_allclose(halves, stats.t.isf([0.025, 5e-4], 6) * sem, rtol=1e-5)
 
 
-@pytest.mark.parametrize("few", [2, 3])
-def test_with_few_seeds_intervals_hold_as_often_as_the_note_says(few):
-    rng, held = np.random.default_rng(few), []
-    for seeds, clients in ((0, 0), (0.1, 0), (0, 1), (1, 0), (0.3, 0.3), (3, 3), (1, 10), (10, 1)):  # variances
-        for many in (10, 30):
-            d = rng.standard_normal((4000, few, many))
-            d += np.sqrt(seeds) * rng.standard_normal((4000, few, 1))
-            d += np.sqrt(clients) * rng.standard_normal((4000, 1, many))
-            mean, se, df = crossed_mean(d)
-            held.append(np.mean(np.abs(mean) <= stats.t.ppf(0.975, df) * se))
-    (note,) = few_note(few, 10)
-    low, high = (int(share) / 100 for share in re.search(r"held in (\d+) to (\d+)%", note).groups())
-    assert note.endswith("; several together hold less often.")
-    assert low - 0.015 <= min(held) <= low + 0.03
-    assert high - 0.03 <= max(held) <= high + 0.01
-    assert few_note(10, few)[0].startswith(f"With {few} clients ")
-    assert few_note(few, few) == few_note(4, 10) == []
+@pytest.mark.parametrize(("seeds", "clients"), [(3, 20), (20, 3), (2, 10), (10, 2), (5, 5)])
+def test_crossed_intervals_hold_at_any_level_where_satterthwaites_t_does_not(seeds, clients):
+    rng, draws, alphas = np.random.default_rng(seeds), 500, np.array([0.05, 0.05 / 12])
+    most = np.zeros((2, 2))
+    for by_seed, by_client in ((0, 0), (0.1, 0), (0, 1), (1, 0), (0.3, 0.3), (3, 3)):  # variances
+        d = rng.standard_normal((draws, seeds, clients))
+        d += np.sqrt(by_seed) * rng.standard_normal((draws, seeds, 1))
+        d += np.sqrt(by_client) * rng.standard_normal((draws, 1, clients))
+        mean, se, df = crossed_mean(d)
+        ours = [crossed_law(one).p(abs(of)) for one, of in zip(d, mean, strict=True)]
+        p = np.array([ours, 2 * stats.t.sf(abs(mean) / se, df)])
+        most = np.maximum(most, (p[..., None] < alphas).sum(axis=1))
+    allowed = stats.binom.isf(1e-3, draws, alphas)
+    assert (most[0] <= allowed).all()
+    assert most[1, 1] > allowed[1] or min(seeds, clients) > 3
 
 
 def test_negative_components_are_zero():
