@@ -325,8 +325,11 @@ def choose_sources(vary: Iterable[str] | None, clients: Population, model: Model
 
     One named in `vary` that cannot vary with these clients or this model raises a ValueError.
     """
-    if not isinstance(clients, Clients) and not callable(clients):
-        raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
+    if isinstance(model, Clients) or not (isinstance(clients, Clients) or callable(clients)):
+        raise ValueError(
+            "clients must be Clients or a function from a seed to Clients, and stand after the model; got "
+            f"{type(model).__name__} as model and {type(clients).__name__} as clients."
+        )
     fixed = {"data", "partition"} if isinstance(clients, Clients) else set()
     if vary is None:
         return tuple(source for source in SOURCES if source not in fixed)

@@ -187,7 +187,7 @@ def _held_back(clients: Population, *, test: bool) -> Population:
 
     def kept(drawn: Clients) -> Clients:
         if not isinstance(drawn, Clients):
-            raise ValueError(f"clients(seed) must return Clients, got {type(drawn).__name__}.")
+            raise ValueError(f"clients must be Clients or a function that returns them, got {type(drawn).__name__}.")
         if drawn.validation is None:
             raise ValueError(
                 "clients hold no validation samples, and tuning must not look at test samples; make some, such as "
@@ -195,8 +195,6 @@ def _held_back(clients: Population, *, test: bool) -> Population:
             )
         return drawn if test else replace(drawn, test=None, common=None)
 
-    if isinstance(clients, Clients):
+    if isinstance(clients, Clients) or not callable(clients):
         return kept(clients)
-    if not callable(clients):
-        raise ValueError(f"clients must be Clients or a function from a seed to Clients, got {type(clients).__name__}.")
     return lambda data, partition: kept(draw(clients, data, partition))

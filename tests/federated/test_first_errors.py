@@ -145,6 +145,10 @@ def test_a_claim_says_how_checks_are_added() -> None:
     [
         (lambda c: fs.describe("FedAvg", _NET), "fs.methods.find"),  # type: ignore[arg-type]
         (lambda c: fs.describe(fs.FedAvg(), _NET, "mine.csv"), "clients must be Clients.*got str"),  # type: ignore[arg-type]
+        (
+            lambda c: fs.federate(fs.FedAvg(), c, _NET, _TRAINING, rounds=1),
+            "stand after the model; got Clients as model",
+        ),  # type: ignore[arg-type]
         (lambda c: fs.newcomers("runs/mine", c), "result must be a Result.*got str"),  # type: ignore[arg-type]
         (lambda c: fs.newcomers(_run(c, fs.FedAvg()), np.ones(3)), "clients must be Clients.*got ndarray"),  # type: ignore[arg-type]
     ],
