@@ -77,10 +77,8 @@ def test_intervals_for_new_hospitals_hold_where_the_page_says_so():
     hospitals = TABLES["hospitals"]
     shared = hospitals[hospitals["learners"] != "one client"]
     corrected = shared[shared["interval"] == "corrected"]
-    low = corrected[corrected["high"] < LEVEL]
-    few = (low["seeds"] == 3) & (low["clients"] == 20) & (low["learners"] == "random features")
-    assert (~few).sum() <= stats.binom.isf(0.01, len(corrected), 0.025)
-    assert corrected["coverage"].min() > 0.93
+    assert (corrected["high"] > LEVEL).all()
+    assert corrected["coverage"].min() > 0.965
     wide = hospitals.pivot(index=[*hospitals.columns[:5]], columns="interval")
     assert (wide["half_width"]["corrected"] >= wide["half_width"]["crossed"]).all()
     assert (wide["coverage"]["corrected"] > wide["coverage"]["crossed"] - 0.002).all()
