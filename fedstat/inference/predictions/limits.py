@@ -6,13 +6,17 @@ class give each run as many patients of each class; what these numbers make show
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedstat.inference.intervals.family import moments, satterthwaite
 
 _HALVINGS = 60
+#: Variances and their degrees of freedom.
+Part = tuple[np.ndarray, np.ndarray]
 
 
 def over_patients(
@@ -42,9 +46,8 @@ def over_patients(
 class Parts:
     """Estimates with the parts of their variance; all arrays of one shape, NaN where there is none.
 
-    `patients` and `runs` are variances with degrees of freedom `patients_df` and `runs_df`, `both` and `both_df` those
-    of the interval over both; `both` is NaN with one run. `fresh` is what share of all tests count, since patients are
-    tested again.
+    `patients` and `runs` are variances with degrees of freedom `patients_df` and `runs_df`, which are NaN with one run.
+    `fresh` is what share of all tests count, since patients are tested again.
     """
 
     estimate: np.ndarray
@@ -52,9 +55,48 @@ class Parts:
     patients_df: np.ndarray
     runs: np.ndarray
     runs_df: np.ndarray
-    both: np.ndarray
-    both_df: np.ndarray
     fresh: np.ndarray
+
+    def over(self, sources: str) -> tuple[Part, ...]:
+        """Return the parts of the variance over "patients", "runs" or "both"."""
+        every = {"patients": (self.patients, self.patients_df), "runs": (self.runs, self.runs_df)}
+        return tuple(every.values()) if sources == "both" else (every[sources],)
+
+
+def sum_of(parts: Sequence[Part]) -> np.ndarray:
+    """Return the sums of the variances."""
+    return np.sum([variance for variance, _ in parts], axis=0)
+
+
+def critical(alpha: ArrayLike, parts: Sequence[Part]) -> np.ndarray:
+    """Return two-sided critical values of errors over the root of `sum_of`: the parts' t, averaged by their variances.
+
+    So Cochran and Cox (1950, Experimental Designs) have it. Satterthwaite's t errs too often where few runs vary as
+    much as patients do, the more the smaller alpha is.
+    """
+    from scipy import stats
+
+    total = sum_of(parts)
+    found = stats.t.isf(np.asarray(alpha) / 2, parts[0][1])
+    for variance, df in parts[1:]:
+        share = variance / np.where(total == 0, 1.0, total)
+        found = (1 - share) * found + share * stats.t.isf(np.asarray(alpha) / 2, df)
+    return np.asarray(found)
+
+
+def p_values(errors: np.ndarray, parts: Sequence[Part]) -> np.ndarray:
+    """Return the levels at which errors over the root of `sum_of` are critical."""
+    from scipy import stats
+    from scipy.optimize import elementwise
+
+    each = np.stack([2 * stats.t.sf(np.abs(errors), df) for _, df in parts])
+    flat = [np.broadcast_to(of, errors.shape) for part in parts for of in part]
+
+    def beyond(p: np.ndarray, error: np.ndarray, *flat: np.ndarray) -> np.ndarray:
+        return critical(p, list(zip(flat[::2], flat[1::2], strict=True))) - error
+
+    ends = (1 - 1e-9) * each.min(axis=0), (1 + 1e-9) * each.max(axis=0)
+    return np.asarray(elementwise.find_root(beyond, ends, args=(np.abs(errors), *flat)).x)
 
 
 def parts(
@@ -78,8 +120,7 @@ def parts(
         patients = (patients - between) / fresh
         runs = np.maximum(spread * (1 / known + again) - patients, 0.0)
         patients = patients + between * known * tested
-    both, both_df = patients + runs, satterthwaite(np.stack([patients, runs]), np.stack([df, runs_df]))
-    return Parts(estimate, patients, df, runs, runs_df, both, both_df, fresh)
+    return Parts(estimate, patients, df, runs, runs_df, fresh)
 
 
 def value_limits(
@@ -92,10 +133,9 @@ def value_limits(
     the one that Newcombe assumes. They stand where all patients are told apart as well. Other shares have t intervals
     on the logit scale, positive numbers on the logarithmic scale.
     """
-    from scipy import stats
     from scipy.special import expit, logit
 
-    value, variance, df = found.estimate, getattr(found, over), getattr(found, f"{over}_df")
+    value, made = found.estimate, found.over(over)
     score = scale in ("proportion", "ranks") and over != "runs"
     n, events = n * found.fresh, events * found.fresh
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -104,13 +144,10 @@ def value_limits(
             # as the score intervals have it: no correction of a sum of squares for its mean, and no t
             own = np.maximum(found.patients, assumed) if scale == "ranks" else found.patients * (n - 1) / n
             own = np.where(own > 0, own, assumed)  # clients that are all right or all wrong still vary
-            variance, df = own, np.full_like(own, np.inf)
-            if over == "both":
-                variance = own + found.runs
-                df = satterthwaite(np.stack([own, found.runs]), np.stack([df, found.runs_df]))
-            widened = np.where(variance == 0, 1.0, np.where(assumed > 0, variance / assumed, np.nan))
-        q = stats.t.isf((1 - level) / 2, df)
+            made = ((own, np.full_like(own, np.inf)), *made[1:])
+        variance, q = sum_of(made), critical(1 - level, made)
         if score:
+            widened = np.where(variance == 0, 1.0, np.where(assumed > 0, variance / assumed, np.nan))
             ends = [_score(scale, value, q**2 * widened, n, events, end) for end in (0.0, 1.0)]
             return ends[0], ends[1]
         half = q * np.sqrt(np.where(variance > 0, variance, np.nan))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedstat.inference.intervals.family import Contrasts, limits, satterthwaite
+from fedstat.inference.intervals.family import satterthwaite
 from fedstat.inference.intervals.paired import ROUNDING
-from fedstat.inference.predictions.limits import Parts, parts, value_limits
+from fedstat.inference.predictions.limits import Parts, critical, p_values, parts, sum_of, value_limits
 from fedstat.inference.predictions.measuring import Measured, contrasts, measure
 from fedstat.inference.predictions.metrics import METRICS, largest
 from fedstat.inference.predictions.table import Predictions
@@ -105,7 +105,8 @@ def _sources(found: Parts, limits_over: dict[str, Any], facts: pd.DataFrame) -> 
         low, high = limits_over.get(over, (np.full_like(found.estimate, np.nan),) * 2)
         columns |= {f"low ({over})": low, f"high ({over})": high}
     columns |= {"variance (patients)": found.patients, "variance (runs)": found.runs}
-    columns["df"] = found.both_df if first == "both" else found.patients_df
+    made = found.over(first)
+    columns["df"] = satterthwaite(np.stack([of for of, _ in made]), np.stack([df for _, df in made]))
     return columns | {name: facts[[name]].to_numpy() for name in ("n", "events", "seeds", "clients", "undefined")}
 
 
@@ -147,22 +148,23 @@ def _differences(
         single = (facts["over"] != CLIENTS).to_numpy()[:, None]
         more = np.where(single & ~alike, (2 + 2 * n * centre**2 / (n + 2)) / (n + 2) ** 2, 0.0)
         centre = np.where(single, centre * n / (n + 2), centre)
-        found = replace(found, patients=found.patients + more, both=found.both + more)
+        found = replace(found, patients=found.patients + more)
     made: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     family = facts["over"].to_numpy()
     for over in _OVER if several else _OVER[:1]:
-        se, df = np.sqrt(getattr(found, over)), getattr(found, f"{over}_df")
+        sum_parts = found.over(over)
+        se = np.sqrt(sum_of(sum_parts))
         se = np.where(se > ROUNDING * size, se, np.nan)
         low, high, p = (np.full(centre.shape, np.nan) for _ in range(3))
         for of in dict.fromkeys(family):
             inside = np.isfinite(centre) & (family == of)[:, None]
             if not inside.any():
                 continue
-            blank = np.full(inside.sum(), np.nan)
-            joint = limits(Contrasts(centre[inside], se[inside], df[inside], blank, blank), level, "bonferroni")
-            tie = alike[inside]
-            low[inside], high[inside] = np.where(tie, 0.0, joint.low), np.where(tie, 0.0, joint.high)
-            p[inside] = np.where(tie, 1.0, joint.p)
+            own, count = [(variance[inside], df[inside]) for variance, df in sum_parts], inside.sum()
+            half, tie = critical((1 - level) / count, own) * se[inside], alike[inside]  # Bonferroni's limits
+            low[inside] = np.where(tie, 0.0, centre[inside] - half)
+            high[inside] = np.where(tie, 0.0, centre[inside] + half)
+            p[inside] = np.where(tie, 1.0, np.minimum(count * p_values(centre[inside] / se[inside], own), 1.0))
         made[over] = low.clip(-most), high.clip(max=most)
     sources = _sources(found, made, facts)
     side = better(name)

@@ -179,7 +179,9 @@ def test_patients_of_their_own_in_every_seed():
         patients = within.sum() / 9 * (1 + 2 * again / (1 + again))
         runs = max(loss.groupby(own["seed"]).mean().var(ddof=1) * (1 / 3 + again) - patients, 0)
         assert list(one[["variance (patients)", "variance (runs)"]]) == pytest.approx([patients, runs])
-        half = stats.t.isf(0.025, one["df"]) * np.sqrt(patients + runs) / one["estimate"]
+        # Cochran and Cox: critical values are averaged by variance
+        of_patients = np.log(one["high (patients)"] / one["estimate"]) * one["estimate"] / np.sqrt(patients)
+        half = (patients * of_patients + runs * stats.t.isf(0.025, 2)) / np.sqrt(patients + runs) / one["estimate"]
         assert np.log(one["high"] / one["estimate"]) == pytest.approx(half)
         assert ("Nadeau" in " ".join(found.notes)) == corrected
         assert one["n"] == len(own) / 3
@@ -234,8 +236,15 @@ def test_a_client_with_one_seed_has_no_limits_over_runs_and_no_verdict():
 def test_joint_limits_are_bonferronis_over_clients_and_methods():
     found = fs.assess(table(), "brier")
     one = row(found.differences, method="Local", client=2)
-    half = stats.t.isf(0.025 / 8, one["df"]) * np.sqrt(one["variance (patients)"] + one["variance (runs)"])
-    assert one["high"] - one["difference"] == pytest.approx(half)
+    sums = {of: one[f"variance ({of})"] for of in ("patients", "runs")}
+    half = {of: one[f"high ({of})"] - one["difference"] for of in sums}
+    assert half["runs"] == pytest.approx(stats.t.isf(0.025 / 8, 2) * np.sqrt(sums["runs"]))
+    both = sum(half[of] * np.sqrt(sums[of]) for of in sums) / np.sqrt(sum(sums.values()))
+    assert one["high"] - one["difference"] == pytest.approx(both)
+    for level in (0.9, 0.99, 0.999):  # p says which intervals exclude zero
+        found = fs.assess(table(), "brier", level=level).differences
+        outside = (found["low"] > 0) | (found["high"] < 0)
+        assert ((found["p (adjusted)"] < 1 - level) == outside).all()
 
 
 def test_conclusions_name_hospitals_and_the_majority_and_whom_they_speak_of():
