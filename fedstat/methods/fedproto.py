@@ -51,8 +51,8 @@ class FedProto(Local):
     -----
     Prototypes alone travel: down those of all classes that anybody has sent yet, up those of the client's own classes.
     Which these are, and how many samples they have, the server learns once, as scalars. "personal" predicts by
-    prototypes and "classifier" by the client's own head. A new client receives the prototypes and trains a model from
-    the common start for one round.
+    prototypes and "classifier" by the client's own head; "trained", before the server averages, by the client's own
+    prototypes. A new client receives the prototypes and trains a model from the common start for one round.
 
     Round 0 has no prototypes, hence no alignment, nor has a class that nobody has sent yet; until there are any,
     "personal" predicts by the head as well. Its logits are ``-|z - c_q|^2`` (ours), up to a term that all classes
@@ -106,9 +106,9 @@ class FedProto(Local):
         return batch.mean(learner.losses(outputs, batch.y) + self.penalty * apart)
 
     def finish(self, learner: Learner, params: Params, data: ClientData, context: Context) -> Params:
-        """Report the mean features of each class under the trained model."""
+        """Report the mean features of each class under the trained model, and which classes the client has."""
         sums, counts, _ = moments(learner, params, data)
-        return {MEAN: class_means(sums, counts)}
+        return {MEAN: class_means(sums, counts), KNOWN: (counts > 0).to(counts.dtype)}
 
     def download(self, state: State, update: Update) -> Message:
         """Send the prototypes that there are."""

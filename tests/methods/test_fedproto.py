@@ -63,9 +63,9 @@ def test_without_alignment_clients_have_locals_models():
 def test_rounds_are_those_of_a_plain_loop(weighting, executor):
     clients, rounds, penalty = image_clients(seed=3), 4, 2.0
     method = FedProto(penalty=penalty, weighting=weighting)
-    result = run(method, rounds, clients=clients, executor=executor, participation=0.34)
+    result = run(method, rounds, clients=clients, executor=executor, participation=0.34, trained=True)
     up, down = (traffic(result, f"bytes_{way}") for way in ("up", "down"))
-    own, prototypes, missing = [start_of(result) for _ in range(6)], {}, 0
+    own, prototypes, missing, accuracies = [start_of(result) for _ in range(6)], {}, 0, []
     for t in range(rounds):
         sent = []
         for k in [k for k in up.columns if up.notna().loc[t + 1, k]]:
@@ -76,10 +76,14 @@ def test_rounds_are_those_of_a_plain_loop(weighting, executor):
             sent.append((means, {q: y.tolist().count(q) if weighting == "samples" else 1 for q in means}))
             assert up.loc[t + 1, k] == 8 * WIDTH * len(means)
             assert down.loc[t + 1, k] == 8 * WIDTH * len(prototypes)
+            inputs, targets = (torch.from_numpy(values) for values in clients.test.client(k))
+            accuracies.append((nearest(own[k], means, inputs) == targets).double().mean().item())
         for q in {q for means, _ in sent for q in means}:
             total = sum(n.get(q, 0) for _, n in sent)
             prototypes[q] = sum(n[q] / total * means[q] for means, n in sent if q in means)
     assert missing, "nobody had a class without a prototype"
+    seen = result.history.query("estimand == 'trained' and metric == 'accuracy'").sort_values(["round", "client"])
+    np.testing.assert_allclose(seen["value"], accuracies, rtol=0, atol=1e-12)
     state = result.states[KEY]
     assert_close({q: state.memory["mean"][q] for q in prototypes}, prototypes)
     assert state.memory["known"].tolist() == [q in prototypes for q in range(CLASSES)]
