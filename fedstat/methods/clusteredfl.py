@@ -37,7 +37,8 @@ class ClusteredFL(Method):
     min_rounds : int
         Rounds before the first bisection, not negative (20, as in the public code).
     relative : bool
-        Whether eps1 and eps2 are in units of the mean ``|Delta_k|`` over the first round's participants (False).
+        Whether eps1 and eps2 are in units of the mean ``|Delta_k|`` over the participants of the first round that has
+        any (False).
     linkage : {"single", "complete"}
         The clustering that finds the cut. Single linkage of the distances ``1 - cosine`` is the exact bisection of the
         paper ("single"); the public code has complete linkage.
@@ -130,7 +131,7 @@ class ClusteredFL(Method):
         change = {name: leaf - update.start[name] for name, leaf in update.end.items() if name in state.server}
         clients = state.clients.write(update.ids, in_slot({n: change[n] for n in update.network.trainable}, DELTA))
         memory = state.memory | {"seen": state.memory["seen"].index_fill(0, update.ids, True)}
-        if self.relative and state.round == 0:
+        if self.relative and not state.memory["seen"].any():
             memory["unit"] = _gram(clients, update.ids).diagonal().sqrt().mean()
         for node in memory["cluster"].unique().tolist():
             memory = self._divided(memory, clients, node, state.round + 1)

@@ -4,6 +4,7 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -85,6 +86,16 @@ def test_clustered_fl_weighs_the_mean_change_as_it_weighs_models(weighting, clus
     method = ClusteredFL(eps1=1e-6, eps2=0, min_rounds=0, weighting=weighting)
     result = run(method, 1, clients=opposed([0, 1, 1], [2, 1, 1]), **OPPOSED)
     assert len(state_of(result).memory["cluster"].unique()) == clusters
+
+
+def test_units_of_relative_thresholds_are_those_of_the_first_round_to_which_anybody_came():
+    method = ClusteredFL(eps1=0.1, eps2=0.5, min_rounds=1, relative=True)
+    log = [{"round": t, "client": k, "work": float(t > 1)} for t in range(1, 5) for k in range(6)]
+    with pytest.warns(RuntimeWarning, match="1 of 4 rounds had no participant"):
+        late = run(method, 4, training=FULL, participation=fs.attendance.Trace(pd.DataFrame(log)))
+    soon = run(method, 3, training=FULL, participation=1.0)
+    torch.testing.assert_close(state_of(late).memory["unit"], state_of(soon).memory["unit"])
+    assert state_of(soon).memory["unit"] != 1
 
 
 def cut(members, last, linkage):
