@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedstat.federated.client.local import Batch, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params, parameterize
+from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.codec import Message, Sparse
 from fedstat.federated.means import mixed
 from fedstat.federated.method import Method, keep, stack
@@ -271,7 +272,7 @@ class FactorizedFL(Method):
         return Rank1Sparse(shape, self.rank, arrangement, self._as_code("fill"))
 
     def _keeps_momentum(self, training: Training) -> bool:
-        return self._as_code("momentum") and training.optimizer == "sgd" and training.momentum > 0
+        return self._as_code("momentum") and isinstance(training.steps, SGD) and training.steps.momentum > 0
 
     def _weights(self, state: State, ids: Tensor) -> Tensor:
         """Return the weights (m, K) of all clients in the means of clients `ids`, in float64; see the class."""

@@ -416,6 +416,13 @@ def test_momentum_lives_on_through_a_resume_and_whoever_trains_beside(tmp_path):
     assert not any(name.startswith("velocity/") for name in anew.states["it", 0].clients)
 
 
+def test_momentum_lives_on_whether_sgd_is_a_word_or_an_object():
+    method, named = FactorizedFL(tau=0.0, epsilon=1.0), replace(FULL, momentum=0.0, optimizer=fs.SGD(FULL.momentum))
+    word, thing = (run(method, training=training) for training in (FULL, named))
+    equal(word, thing, 0)
+    assert_close(dict(word.states["it", 0].clients), dict(thing.states["it", 0].clients), 0)
+
+
 @pytest.mark.parametrize(("variant", "parts"), [("alpha", (".v", ".mu")), ("beta", ())])
 def test_a_new_client_trains_what_is_personal_from_the_start_and_nothing_else(variant, parts):
     assert_a_new_client_trains(FactorizedFL(reading="text", variant=variant), ("head", "norm"), parts)
