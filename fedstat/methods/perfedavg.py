@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedstat.federated.client.local import Batch, Context, Phase
 from fedstat.federated.client.network import Network, Params
+from fedstat.federated.client.optimizers import SGD
 from fedstat.federated.method import Method, stack
 from fedstat.federated.state import Federation, Predictor, State
 
@@ -79,10 +80,10 @@ class PerFedAvg(Method):
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start as every method does, if clients train by SGD: Adam's are not the step by which weights adapt later."""
-        if federation.training.optimizer != "sgd":
+        if not isinstance(federation.training.steps, SGD):
             raise ValueError(
                 f'PerFedAvg adapts by a plain gradient step, so optimizer must be "sgd", got '
-                f"{federation.training.optimizer!r}."
+                f"{federation.training.steps!r}."
             )
         return super().init(network, federation)
 

@@ -155,6 +155,11 @@ def test_per_fedavg_adapts_on_one_batch_of_several_or_for_an_epoch():
         assert_close({n: leaf[0] for n, leaf in shown.items()}, leaves_of(one))
 
 
+def test_sgd_may_be_an_object():
+    named = replace(TRAINING, momentum=0.0, optimizer=fs.SGD(TRAINING.momentum))
+    same(run(PerFedAvg(), training=named), run(PerFedAvg()), 0)
+
+
 def test_one_model_travels_in_each_direction():
     assert_whole_models_travel(PerFedAvg(hessian_free=True))
 
