@@ -1,4 +1,4 @@
-"""What methods for tasks of classes share: counts of class labels, and means of features class by class."""
+"""What methods for tasks of classes share: counts of labels, shifts of logits, and means of features by class."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from fedstat.federated.client.local import ClientData, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method
 from fedstat.federated.state import Federation
+
+#: How far below a sample's lowest logit that of a class lies which the client lacks: its exponential is zero.
+_FAR = 1000.0
 
 
 def head_outputs(method: Method, network: Network, federation: Federation) -> int:
@@ -41,6 +44,16 @@ def moments(learner: Learner, params: Params, data: ClientData) -> tuple[Tensor,
     member = members(data, outputs.shape[-1])
     z = torch.where(data.valid[:, None], z, 0)
     return member.to(z.dtype).T @ z, member.sum(0).to(z.dtype), z.square().sum()
+
+
+def shifted(outputs: Tensor, by: Tensor) -> Tensor:
+    """Add `by`, (Q,), to logits (B, Q); where it is minus infinity a logit counts as one far below the sample's others.
+
+    Its exponential is zero all the same, and losses that look at all classes, as under label smoothing, are finite.
+    """
+    lacking, moved = by == -torch.inf, outputs + by
+    least = torch.where(lacking, torch.inf, moved.detach()).amin(-1, keepdim=True)
+    return torch.where(lacking, least - _FAR, moved)
 
 
 def class_means(sums: Tensor, counts: Tensor) -> Tensor:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method
 from fedstat.federated.state import Federation, State
-from fedstat.methods.classes import head_outputs, members
-
-#: How far below a sample's lowest logit that of a class lies which the client lacks: its exponential is zero.
-_FAR = 1000.0
+from fedstat.methods.classes import head_outputs, members, shifted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +80,5 @@ class FedLC(Method):
         """Return the loss at the calibrated logits."""
         outputs = learner.outputs(params, batch)
         if self.tau:  # 0 * inf is no number
-            lacking, calibrated = context.aux["margin"].isinf(), outputs - self.tau * context.aux["margin"]
-            least = torch.where(lacking, torch.inf, calibrated.detach()).amin(-1, keepdim=True)
-            outputs = torch.where(lacking, least - _FAR, calibrated)
+            outputs = shifted(outputs, -self.tau * context.aux["margin"])
         return batch.mean(learner.losses(outputs, batch.y))

@@ -13,7 +13,7 @@ from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import Method
 from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State
-from fedstat.methods.classes import head_outputs, members
+from fedstat.methods.classes import head_outputs, members, shifted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,10 @@ class FedRoD(Method):
 
     Both heads take their steps from the same batch at the same rate. The private head starts at zero (our choice), so
     that personal and generic model start equal. A class that a client lacks has log 0 and takes no part in its balanced
-    loss. We do not offer the option of the original in which a network generates private heads from class shares.
+    loss; for losses that look at all classes, as under label smoothing, its logit counts as one far below the sample's
+    others. Where gradients are clipped, ``clip_norm`` bounds those of both heads and the body together, so that the
+    private head has a say in how far the others go. We do not offer the option of the original in which a network
+    generates private heads from class shares.
 
     The authors' code: their repository holds none. PFLlib starts the private head as a copy of the generic one, which
     doubles the logits; Fling trains the body on both losses and predicts with the private head alone, which is not the
@@ -88,7 +91,7 @@ class FedRoD(Method):
     def objective(self, learner: Learner, params: Params, batch: Batch, context: Context) -> Tensor:
         """Add the private head's own loss to the generic model's balanced loss."""
         z, generic = learner.features(without_slots(params), batch)
-        balanced = generic + self.gamma * context.aux["log_counts"] if self.gamma else generic  # 0 * inf is no number
+        balanced = shifted(generic, self.gamma * context.aux["log_counts"]) if self.gamma else generic  # 0 * inf
         personal = generic.detach() + _correction(learner.network, params, z.detach())
         return batch.mean(learner.losses(balanced, batch.y) + learner.losses(personal, batch.y))
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import fedstat as fs
-from fedstat.methods import FedAvg, FedLC
+from fedstat.methods import FedAvg, FedLC, FedRoD
 from tests.support.clients import CLASSES, SIDE, image_clients, samples
 from tests.support.copies import load, mean_of, orders, start_of, trained
 from tests.support.layers import D, assert_bytes, assert_refuses_tasks_without_classes
@@ -88,22 +88,22 @@ def test_a_value_out_of_range_is_named():
 
 
 @pytest.mark.parametrize("executor", ["stacked", "per-client"])
-def test_losses_of_all_classes_stay_finite_where_clients_lack_some(executor):
+@pytest.mark.parametrize(("method", "shift"), [(FedLC(), lambda n: -(n**-0.25)), (FedRoD(), torch.log)])
+def test_losses_of_all_classes_stay_finite_where_clients_lack_some(method, shift, executor):
     """Label smoothing, by hand: no gradient reaches the logit of a class that a client lacks."""
 
     def smoothed(outputs, y):
         return F.cross_entropy(outputs, y, label_smoothing=0.1, reduction="none")
 
     clients, training = image_clients(), fs.Training(lr=0.1, batch_size=100, loss=smoothed)
-    now = next(fs.rounds(FedLC(), plain_net, clients, training, dtype="float64", executor=executor))
+    now = next(fs.rounds(method, plain_net, clients, training, dtype="float64", executor=executor))
     (update,) = now.updates.values()
     lacks = 0
     for k in range(len(clients)):
         x, y = samples(clients, k)
         counts = torch.bincount(y, minlength=CLASSES).double()
         module = load(plain_net().double(), {n: leaf[k] for n, leaf in update.start.items()})
-        outputs = module(x)
-        there = outputs[:, counts > 0] - counts[counts > 0] ** -0.25
+        there = module(x)[:, counts > 0] + shift(counts[counts > 0])
         log_p = there - there.exp().sum(1, keepdim=True).log()
         places = (counts > 0).cumsum(0) - 1
         each = log_p.sum(1) - (counts == 0).sum() * there.exp().sum(1).log()
