@@ -10,13 +10,15 @@ from torch import Tensor
 
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner, Phase, Training
 from fedstat.federated.client.network import Network, Params
-from fedstat.federated.codec import Message
+from fedstat.federated.codec import Message, Selected
 from fedstat.federated.means import mixed
 from fedstat.federated.method import Method
 from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.methods.classes import all_counts, class_means, moments
 
+#: A flag for each class: 1 if anybody has sent its centroid yet, else 0.
+KNOWN = "known"
 #: The server sets weights of a combination below this to zero.
 _NEGLIGIBLE = 1e-3
 #: Smallest variance relative to the largest risk; it exceeds rounding, so that combinations stay unique.
@@ -55,11 +57,11 @@ class FedPAC(Method):
     which the server weighs centroids, travel once as scalars. A client that sends h reveals its class shares all the
     same. A new client receives the body and fits a head at `head_lr` from the common start for one round's epochs.
 
-    Squared distances are averaged over the features' coordinates, as in the published code, not summed. Round 0
-    has no centroids, hence no alignment; a class whose centroid nobody has sent (zero) is aligned to the client's
-    own. Clients take all moments in evaluation mode. Weights below 0.001 become zero, unless all of them lie below. The
-    server solves the programme as non-negative least squares of a factor of its matrix, in float64, so that it needs no
-    clipping of eigenvalues; a variance has a tiny floor.
+    Squared distances are averaged over the features' coordinates, as in the published code, not summed. Round 0 has no
+    centroids, hence no alignment; a class whose centroid nobody has sent is aligned to the client's own. Clients take
+    all moments in evaluation mode. Weights below 0.001 become zero, unless all of them lie below. The server solves the
+    programme as non-negative least squares of a factor of its matrix, in float64, so that it needs no clipping of
+    eigenvalues; a variance has a tiny floor.
 
     The authors' code: where rounding makes the programme's matrix indefinite it drops eigenvalues below 0.01, and a
     client whose programme fails keeps its own head; neither can happen here. Their code prints the participants'
@@ -89,8 +91,8 @@ class FedPAC(Method):
 
     def init(self, network: Network, federation: Federation) -> State:
         """Start without centroids; the server remembers how many samples of each class a client has."""
-        counts = all_counts(self, network, federation)
-        memory = {"counts": counts, "centroids": torch.zeros_like(network.initial()[network.head_leaves[0]])}
+        counts, weight = all_counts(self, network, federation), network.initial()[network.head_leaves[0]]
+        memory = {"counts": counts, "centroids": torch.zeros_like(weight), KNOWN: torch.zeros_like(weight[:, 0])}
         return replace(super().init(network, federation), memory=memory)
 
     def receive(self, state: State, ids: Tensor) -> Params:
@@ -98,6 +100,7 @@ class FedPAC(Method):
         params = super().receive(state, ids)
         if state.round:
             params["centroids"] = state.memory["centroids"].expand(len(ids), -1, -1)
+            params[KNOWN] = state.memory[KNOWN].expand(len(ids), -1)
         return params
 
     def prepare(self, learner: Learner, params: Params, data: ClientData) -> tuple[Params, Params]:
@@ -106,7 +109,7 @@ class FedPAC(Method):
         n = counts.sum()
         aux = {"h": sums / n, "V": (square / n - (sums / n).square().sum()) / n}
         if "centroids" in params:
-            known = (params["centroids"] != 0).any(-1, keepdim=True)
+            known = params[KNOWN][:, None] > 0
             aux["target"] = torch.where(known, params["centroids"], class_means(sums, counts))
         return params, aux
 
@@ -131,12 +134,15 @@ class FedPAC(Method):
         return {"centroids": class_means(sums, counts), "h": context.aux["h"], "V": context.aux["V"]}
 
     def download(self, state: State, update: Update) -> Message:
-        """Send body, combined head and centroids."""
-        return update.start
+        """Send body, combined head and the centroids that there are."""
+        message: dict[str, Tensor | Selected] = {name: leaf for name, leaf in update.start.items() if name != KNOWN}
+        if KNOWN in update.start:
+            message["centroids"] = Selected(update.start["centroids"], update.start[KNOWN][:, :, None] > 0)
+        return message
 
     def upload(self, state: State, update: Update) -> Message:
         """Send body, head, centroids, h and V."""
-        return update.end
+        return {name: leaf for name, leaf in update.end.items() if name != KNOWN}
 
     def aggregate(self, state: State, update: Update) -> State:
         """Average bodies; average centroids by class counts; combine heads for each participant."""
@@ -148,10 +154,11 @@ class FedPAC(Method):
         counts = state.memory["counts"][update.ids].to(leaf.dtype)
         total = counts.sum(0)[:, None]
         mean = torch.einsum("kq,kqf->qf", counts, update.end["centroids"]) / total.clamp(min=1)
-        centroids = torch.where(total > 0, mean, state.memory["centroids"])
-        return replace(
-            new, clients=new.clients.write(update.ids, heads), memory=state.memory | {"centroids": centroids}
-        )
+        memory = state.memory | {
+            "centroids": torch.where(total > 0, mean, state.memory["centroids"]),
+            KNOWN: torch.where(total[:, 0] > 0, 1, state.memory[KNOWN]),
+        }
+        return replace(new, clients=new.clients.write(update.ids, heads), memory=memory)
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
         """Give the newest body under the client's head."""

@@ -4,13 +4,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from fedstat.federated import Method, Phase
+import fedstat as fs
+from fedstat.federated import ClientData, Learner, Method, Phase
 from fedstat.methods import FedPAC, FedRep, fedpac
 from tests.support.clients import CLASSES, all_samples, clones
 from tests.support.layers import (
@@ -184,6 +186,27 @@ def test_a_client_without_noise_keeps_its_own_head():
 def test_the_network_travels_with_class_means_and_comes_back_with_centroids():
     means = 7 * CLASSES
     assert_bytes(FedPAC(), D + 2 * means + 1, D + means, down_at_first=D)  # no centroids yet
+
+
+def test_a_centroid_is_known_from_when_it_is_sent_be_it_zero():
+    x, y, model = (
+        np.random.default_rng(0).normal(size=(12, 3)),
+        np.array([0, 1] * 3 + [1, 2] * 3),
+        fs.models.mlp(3, 5, 3),
+    )
+    log = pd.DataFrame({"round": [1, 2, 2], "client": [0, 0, 1], "work": [1.0, 1.0, 1.0]})
+    clients = fs.data.from_arrays(x, y, np.repeat([0, 1], 6), test=0)
+    result = run(FedPAC(), 2, clients=clients, model=model, participation=fs.attendance.Trace(log))
+    whole = 8 * (3 * 5 + 5 + 5 * 3 + 3)
+    assert result.traffic["bytes_down"].tolist() == [whole, *[whole + 8 * 2 * 5] * 2]  # centroids of two classes
+    state, network = result.states["it", 0], result.federations["it", 0].network
+    assert state.memory["known"].tolist() == [1, 1, 1]
+    sample = ClientData(*map(torch.from_numpy, (x, y)), valid=torch.ones(12).bool(), held_out=torch.zeros(12).bool())
+    params = network.initial() | {"centroids": torch.zeros(3, 5).double(), "known": torch.tensor([1.0, 1, 0])}
+    _, aux = FedPAC().prepare(Learner(network, "cross_entropy"), params, sample)
+    assert not aux["target"][:2].any()
+    z, _ = network.features(params, sample.x)
+    torch.testing.assert_close(aux["target"][2], z[sample.y == 2].mean(0))
 
 
 def test_new_clients_train_the_head_alone_at_its_own_rate():
