@@ -10,6 +10,7 @@ from torch import Tensor
 from fedstat.federated.client.local import Phase, Training
 from fedstat.federated.client.network import Network, Params
 from fedstat.federated.method import stack
+from fedstat.federated.slots import share_all_but
 from fedstat.federated.state import Federation, Predictor, State
 from fedstat.methods.fedper import FedPer
 from fedstat.methods.fine_tuning import fine_tuned
@@ -31,7 +32,8 @@ class FedBABU(FedPer):
     part : {"head", "all"}
         The part that is fine-tuned: the last dense layer, as the abstract says ("head"), or the whole model.
     layers : sequence of str, optional
-        What is not trained in the rounds; by default the last dense layer.
+        What is not trained in the rounds; by default the last dense layer. Running statistics of batch norm are
+        averaged there, too.
     weighting, server, aggregator, compression, mechanism
         See `Method`.
 
@@ -66,6 +68,10 @@ class FedBABU(FedPer):
 
     exempt = {"one client": "the head does not train in the rounds, and a copy is fine-tuned after them."}
     _ranges = {"fine_tune": 1, "part": ("all", "head")}
+
+    def shared(self, network: Network, federation: Federation) -> Params:
+        """Share the body, and the running statistics of all layers, which move in training."""
+        return share_all_but(network, [leaf for leaf in self.private(network) if leaf not in network.statistics])
 
     def phases(self, network: Network, training: Training, round: int) -> tuple[Phase, ...]:
         """Train the body."""

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import fedstat as fs
+from fedstat.federated.slots import is_statistic
 from fedstat.methods import FedBABU
 from fedstat.testing import check_method
 from tests.support.copies import mean_of
@@ -28,24 +29,33 @@ from tests.support.networks import leaves_of
 from tests.support.runs import FULL, KEY, run
 
 
+def of_two_layers(name):
+    return name.startswith(("conv2", "norm2", "head")) and not is_statistic(name)
+
+
 def test_the_laws_hold(examples):
     check_method(FedBABU(), examples=examples)
 
 
-def test_the_body_is_that_of_fedavg_whose_head_cannot_move():
+@pytest.mark.parametrize(("layers", "still"), [(None, of_head), (("conv2", "head"), of_two_layers)])
+def test_the_body_is_that_of_fedavg_whose_head_cannot_move(layers, still):
+    """The statistics of all batch norms move, also where scale and shift stand still."""
+
     class Frozen(fs.FedAvg):
         """FedAvg whose clients put the head back after every step."""
 
         def constrain(self, params, context):
-            return {name: context.received[name] for name in HEAD}
+            return {name: leaf for name, leaf in context.received.items() if still(name)}
 
-    ours, theirs = run(FedBABU()), run(Frozen())
+    ours, theirs = run(FedBABU(layers=layers)), run(Frozen())
     for name, leaf in theirs.states[KEY].server.items():
         torch.testing.assert_close(ours.states[KEY].server[name], leaf, rtol=0, atol=1e-12)
-    first = run(FedBABU(), rounds=1, training=fs.Training(lr=0.0))
-    for name in HEAD:
+    first = run(FedBABU(layers=layers), rounds=1, training=fs.Training(lr=0.0))
+    kept = dict(ours.states[KEY].clients)
+    assert {*kept} == {name for name in theirs.states[KEY].server if still(name)}
+    for name, leaf in kept.items():
         assert torch.equal(ours.states[KEY].server[name], first.states[KEY].server[name])
-        assert (ours.states[KEY].clients[name] == first.states[KEY].server[name]).all()
+        assert (leaf == first.states[KEY].server[name]).all()
 
 
 @pytest.mark.parametrize("part", ["all", "head"])
