@@ -17,8 +17,8 @@ from fedstat.federated.slots import in_slot, share_all_but, slot, without_slots
 from fedstat.federated.state import Federation, Predictor, State, Update
 from fedstat.parameterization import Atoms
 
-#: Under this name the server remembers which version of the slow group each client holds.
-VERSION = "version"
+#: Under these names the server remembers how often it has averaged the slow group, and which version each client holds.
+NEWEST, VERSION = "newest", "version"
 
 
 def _three_pixels() -> nn.Module:
@@ -159,10 +159,10 @@ class FilterDecomp(Method):
         return in_slot(local, "local") | in_slot(slow, "slow")
 
     def init(self, network: Network, federation: Federation) -> State:
-        """Remember which version of the slow group each client holds, at first none."""
+        """Remember the version of the slow group, and which one each client holds, at first none."""
         state = super().init(network, federation)
         none = torch.full((len(federation.clients),), -1, device=network.device)
-        return replace(state, memory={VERSION: none} if self._slow(network) else {})
+        return replace(state, memory={NEWEST: torch.zeros_like(none[0]), VERSION: none} if self._slow(network) else {})
 
     def receive(self, state: State, ids: Tensor) -> Params:
         """Give the server's model; a client that keeps its slow group goes on from it while it is up to date."""
@@ -199,9 +199,11 @@ class FilterDecomp(Method):
         end = {**update.end, **update.own}
         own = in_slot({name: end[name] for name in self._kept(update.network)}, "slow")
         new = super().aggregate(state, replace(update, start=update.start | known, end=update.end | own))
-        stay = {} if self._averages(state) else slow
-        memory = {VERSION: state.memory[VERSION].index_fill(0, update.ids, self._version(state))} if slow else {}
-        return replace(new, server=new.server | stay, memory=memory)
+        if not slow:
+            return new
+        newest, averages = state.memory[NEWEST], self._averages(state)
+        memory = {NEWEST: newest + averages, VERSION: state.memory[VERSION].index_fill(0, update.ids, newest)}
+        return replace(new, server=new.server | ({} if averages else slow), memory=memory)
 
     def models(self, state: State, ids: Tensor, federation: Federation | None = None) -> dict[str, Predictor]:
         """Give the newest global model; before it, where there are any, the same with clients' personal leaves."""
@@ -247,13 +249,9 @@ class FilterDecomp(Method):
         """Tell whether this round averages the slow group."""
         return state.round % self.period == 0
 
-    def _version(self, state: State) -> int:
-        """Return how often the server has averaged the slow group."""
-        return -(-state.round // self.period)
-
     def _outdated(self, state: State, ids: Tensor, leaf: Tensor) -> Tensor:
         """Tell which clients hold an older version of a slow `leaf` (m, ...), or none; shape (m, 1, ...)."""
-        return (state.memory[VERSION][ids] < self._version(state)).view(-1, *[1] * (leaf.dim() - 1))
+        return (state.memory[VERSION][ids] < state.memory[NEWEST]).view(-1, *[1] * (leaf.dim() - 1))
 
 
 def _parts(network: Network, part: str) -> tuple[str, ...]:

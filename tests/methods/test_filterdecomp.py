@@ -1,14 +1,17 @@
 """Filter decomposition: laws, limit cases, the method client by client, what travels, and its covariance term."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
 
+import fedstat as fs
 from fedstat._random import stream
 from fedstat.federated import Method, Phase
 from fedstat.federated.client.network import build
@@ -458,6 +461,19 @@ def test_with_partial_participation_a_client_catches_up_when_the_slow_group_is_n
             assert up.loc[t + 1, k] == fast + (t % period == 0) * slow
             caught_up += newer and t % period != 0
     assert caught_up > 3
+
+
+def test_a_round_to_which_nobody_came_makes_no_newer_slow_group():
+    """In rounds 1, 2 and 4 all come, and all drop out of round 3, in which the slow group is due."""
+    log = [{"round": t, "client": k, "work": float(t != 3)} for t in range(1, 5) for k in range(CLIENTS)]
+    method, how = FilterDecomp(atoms=3, beta=1 / 2, keep_local_slow=True), fs.attendance.Trace(pd.DataFrame(log))
+    ends = []
+    for now in islice(fs.rounds(method, conv_net, image_clients(), TRAINING, participation=how), 4):
+        (update,) = now.updates.values()
+        if now.number == 4:
+            assert all(torch.equal(update.start[name], ends[1][name]) for name in ALPHA)
+            assert {*now.traffic["bytes_down"]} == {4 * (ATOM_FLOATS + HEAD_FLOATS)}
+        ends.append({name: leaf.clone() for name, leaf in update.end.items()})
 
 
 def test_without_fast_and_slow_everything_travels_in_every_round():
