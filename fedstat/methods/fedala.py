@@ -64,10 +64,10 @@ class FedALA(Method):
     both learn W an epoch in each later round, from their second participation on.
 
     In the authors' code the first learning of W goes on until the last losses of ten epochs have a standard deviation
-    below 0.1. The samples are a stretch of the client's data that begins at a random place, in whole batches. All
-    clients mix in every round, whether they take part or not, so that their own model is the mix where they do not.
-    There `top` counts tensors: the last one alone is the bias of the head. Statistics of batch norm are not shared.
-    Accuracies are those of the mix before local training, the best round's; PFLlib's also those after it.
+    below 0.1. The samples are a stretch of the client's data that begins at a random place, in their order. All clients
+    mix in every round, whether they take part or not, so that their own model is the mix where they do not. There `top`
+    counts tensors: the last one alone is the bias of the head. Statistics of batch norm are not shared. Accuracies are
+    those of the mix before local training, the best round's; PFLlib's also those after it.
 
     Examples
     --------

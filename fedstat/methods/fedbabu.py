@@ -28,7 +28,7 @@ class FedBABU(FedPer):
     Parameters
     ----------
     fine_tune : int
-        Epochs of fine-tuning, at least 1 (5, ours).
+        Epochs of fine-tuning, at least 1 (5, as in the authors' code).
     part : {"head", "all"}
         The part that is fine-tuned: the last dense layer, as the abstract says ("head"), or the whole model.
     layers : sequence of str, optional
@@ -48,8 +48,9 @@ class FedBABU(FedPer):
     all clients have, a fine-tuned copy and the model as it is. The copy is trained with the optimiser of the rounds at
     the rate ``lr``, without decay or schedule, in batches of its own, and is discarded: rounds do not see it.
 
-    The authors' code, in a public copy: participants count alike (here ``weighting="uniform"``), the head is an
-    optimiser's group with rate zero, and fine-tuning trains the whole model (``part="all"``).
+    The authors' code: participants count alike (here ``weighting="uniform"``), the head is an optimiser's group with
+    rate zero, and fine-tuning trains the whole model (``part="all"``), from the round that was best on test samples and
+    at a hundredth of the first round's rate.
 
     Examples
     --------

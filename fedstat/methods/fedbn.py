@@ -28,8 +28,8 @@ class FedBN(Method):
     Notes
     -----
     All leaves but those of batch norm travel up and down. A new client receives them and, from the common start, trains
-    batch norm alone for one round's epochs: scale and shift by gradient, statistics by the batches. Without batch norm
-    the method is `FedAvg` with uniform weights.
+    scale and shift alone for one round's epochs; its statistics are then those of all its training samples. Without
+    batch norm the method is `FedAvg` with uniform weights.
 
     The method knows batch norm by its type, not by its name; clients share layer and group norm, which keep no
     statistics.

@@ -33,7 +33,7 @@ class FedEM(Method):
     ----------
     components : int
         M, at least 1 (3, as in the original and in the FedSplit/FedFac paper). The first component starts as every
-        method's model does, the others start from the draws of initial weights of M - 1 clients, which must exist.
+        method's model does, the others start from draws of their own, which need a function that builds the network.
     weighting, server, aggregator, compression, mechanism
         See `Method`; the server averages components by samples, not by samples times pi.
 
@@ -41,9 +41,9 @@ class FedEM(Method):
     -----
     All components travel down and up; the mixture weights stay. A client computes responsibilities once per round, in
     evaluation mode on all training samples, and they stay fixed while components train; the weighted losses are divided
-    by the batch size, not by the sum of the weights. Batch norm counts all samples of a batch alike. The prediction
-    mixes probabilities, not logits; in regression it is the mixture's mean. For a new client the components stay as
-    they are, and its weights are iterated to convergence.
+    by the batch size, not by the sum of the weights. Batch norm counts all samples of a batch alike, and ``clip_norm``
+    bounds the gradients of all components together. The prediction mixes probabilities, not logits; in regression it is
+    the mixture's mean. For a new client the components stay as they are, and its weights are iterated to convergence.
 
     The authors' code: it averages over all clients, absentees with the old components, which shortens the step below
     full participation; we average over participants, as in FedAvg. There a new client's weights take one step at each

@@ -57,8 +57,9 @@ class PFedMe(Method):
     moves as FedAvg's; with more steps and a larger penalty, at a rate of ``1 / penalty``, it comes near it, too.
 
     In the authors' code theta starts from w in every round, and goes on from one batch to the next, where the paper
-    leaves the start open; the personal model is theta of the last batch. All clients train in every round, and the
-    chosen ones are averaged by samples. FL-bench has a weight decay in the inner steps.
+    leaves the start open; the inner steps have a weight decay of 0.001, as in FL-bench. What it measures for the
+    personal model is the client's w: theta of the last batch is kept in the tensors of the network, over which w is
+    then written. All clients train in every round, and the chosen ones are averaged by samples.
 
     Examples
     --------
