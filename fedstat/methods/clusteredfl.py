@@ -60,7 +60,8 @@ class ClusteredFL(Method):
 
     The authors' code: from the second bisection on it takes places in a cluster for numbers of clients, an error that
     we do not repeat; it leaves out running statistics, and evaluates in training mode. Its learning rate decays by 0.99
-    per round, as it does here with ``Training(lr_decay=0.99)``. The defaults that differ are named above.
+    per round, as it does here with ``Training(lr_decay=0.99)``; its optimiser, SGD with momentum 0.9, lives on from
+    round to round, while ours is new, which matters for eps1 and eps2. The defaults that differ are named above.
 
     Examples
     --------

@@ -39,9 +39,9 @@ class Ditto(Method):
     the gradient and so of its momentum. It acts on all leaves that gradients move, not on running statistics, of which
     each of the two models has its own. A new client copies w and trains the copy as its personal model for a round.
 
-    The authors' code: both models take plain SGD steps on the same batches, as here. It averages uniformly, we by
-    samples, so that w is FedAvg's; on request it chooses lambda in every step on validation samples, while ours is
-    given.
+    The authors' code: both models take plain SGD steps on the same batches, as here. It draws participants by their
+    numbers of samples and averages uniformly; we draw evenly and average by samples, so that w is FedAvg's; on request
+    it chooses lambda in every step on validation samples, while ours is given.
 
     Examples
     --------
