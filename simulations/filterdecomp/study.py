@@ -40,8 +40,8 @@ ABOUT = About(
         Shown("Figure 2", "global test accuracy over rounds of four methods, few classes a client", "in part",
               "FedAvg, FedProx and FilterDecomp at the paper’s clients, 100 of 200 rounds (study hundred_clients); "
               f"{_HOW}, 24 rounds; two cells instead of eight",
-              "at the paper’s clients FilterDecomp’s accuracy is not shown to differ from FedAvg’s and FedProx’s, and "
-              "it reaches 90% of FedAvg’s late accuracy at the same measurement as FedAvg under every seed"),
+              "at the paper’s clients FilterDecomp’s accuracy is not shown to differ from FedAvg’s and FedProx’s, nor "
+              "are its rounds to 90% of FedAvg’s late accuracy"),
         Shown("Figure 3a", "global accuracy over local epochs", "in part", f"{_HOW.rpartition(' and ')[0]}, 5 rounds"),
         Shown("Figure 3b", "variance of the aggregate over rounds", "in part",
               f"{_HOW}; variance over all choices of participants given a round's trained clients, by formula"),
@@ -49,9 +49,9 @@ ABOUT = About(
         Shown("Figure 5", "global test accuracy over rounds, iid clients", "in part", f"{_HOW}, 24 rounds"),
         Shown("Table 1", "personal accuracy of nine methods", "in part",
               f"all at the paper’s clients, 100 of 200 rounds (study hundred_clients); {_HOW}, 20 rounds",
-              "at the paper’s clients fine-tuned FedAvg and FedProx are above Local; personal atoms with a local head "
-              "are not shown to be above any other method, and those with the shared head stay below the share of a "
-              "client’s commonest class"),
+              "at the paper’s clients fine-tuned FedAvg and FedProx are above Local, and above personal atoms with a "
+              "local head, which are shown to be above FedPAC alone; those with the shared head stay below the share "
+              "of a client’s commonest class"),
         Shown("Table 2", "personal accuracy by the number of atoms", "in part", f"{_HOW}, 20 rounds"),
     ),
     data=("cifar10",),
