@@ -1,12 +1,17 @@
-"""Text files whose last line, a comment, holds the SHA-256 of the lines above it, so that damage is noticed."""
+"""Files that hold the SHA-256 of what else they hold, so that damage is noticed: text in a comment, the last line."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _SEAL = re.compile(rb"(?:# sha256 ([0-9a-f]{64})|<!-- sha256 ([0-9a-f]{64}) -->)\n\Z")
+#: The key of a table's own checksum.
+_OWN = "own sha256"
 
 
 def seal(text: str, *, markup: bool = False) -> bytes:
@@ -27,3 +32,17 @@ def unseal(path: Path) -> str:
             "there."
         )
     return body.decode()
+
+
+def sealed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table for JSON with its checksum."""
+    return {**table, _OWN: hashlib.sha256(json.dumps(table).encode()).hexdigest()}
+
+
+def unsealed(table: Any) -> dict[str, Any]:
+    """Return what `sealed` was given; ValueError if it was changed since. Tables of fedstat 1.0.0 have no checksum."""
+    rest = dict(table)
+    if _OWN in rest and rest != sealed({name: value for name, value in rest.items() if name != _OWN}):
+        raise ValueError("it is not what its own checksum says")
+    rest.pop(_OWN, None)
+    return rest

@@ -16,7 +16,7 @@ import pandas as pd
 import tomli_w
 
 import fedstat as fs
-from fedstat._files import atomic_file, complete_folder, locked, write_text
+from fedstat._files import atomic_file, complete_folder, locked, sha256, write_text
 from fedstat._in_words import counted
 from fedstat._sealed import seal, unseal
 from fedstat.data import Partition
@@ -32,7 +32,7 @@ from fedstat.federated.plan import make_plan
 from fedstat.federated.record.progress import Shown
 from fedstat.federated.record.result import revive
 from fedstat.inference import compare
-from fedstat.inference.predictions.table import NEW_CLIENTS
+from fedstat.inference.reading.formats.fedstat import NEW_CLIENTS, NOTED
 
 #: Keys in which a run and the one that continues it may differ.
 _FREE = ("rounds", "checkpoint", "evaluation.control", "evaluation.margin", "evaluation.predictions")
@@ -173,9 +173,10 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
         if file.exists() and Partition.load(file).fingerprint != setup.partitions[seed].fingerprint:
             raise ValueError(f"{file} holds another partition: the data, or how they are dealt, have changed since.")
     unseen = {str(seed): of_clients(clients) for seed, clients in setup.unseen.items()}
-    noted = out / "new-clients.json"  # a run knows nothing of them
+    noted = out / NOTED  # a run knows nothing of them
     try:
         known_unseen = dict(json.loads(noted.read_bytes())) if noted.exists() else {}
+        known_unseen.pop("predictions", None)  # which are made again
     except (ValueError, TypeError) as error:
         raise ValueError(f"{noted} is damaged: {error}. Put back what was there.") from None
     if any(unseen.get(seed) != hashes for seed, hashes in known_unseen.items()):
@@ -324,6 +325,8 @@ def _summarised(setup: Setup, result: Result, out: Path, tuned: str) -> Summary:
     if predicted is not None:
         with atomic_file(out / NEW_CLIENTS) as path:
             predicted.to_parquet(path, index=False)
+        noted = json.loads((out / NOTED).read_bytes()) | {"predictions": sha256(out / NEW_CLIENTS)}
+        write_text(out / NOTED, json.dumps(noted, indent=2) + "\n")
     else:
         (out / NEW_CLIENTS).unlink(missing_ok=True)  # those of fewer rounds
     return summary

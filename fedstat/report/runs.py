@@ -24,7 +24,7 @@ from fedstat.inference import AnalysisPlan, Assessment, Comparison, assess, comp
 from fedstat.inference.comparing.tables import Table, differences_table, fixed, joined, summary_table
 from fedstat.inference.formatting import listed
 from fedstat.inference.predictions.printing import tables
-from fedstat.inference.predictions.table import NEW_CLIENTS
+from fedstat.inference.reading.formats.fedstat import NEW_CLIENTS, for_new_clients
 from fedstat.inference.reading.joining import with_bytes
 from fedstat.report.document import typeset
 from fedstat.report.figures import style, write_svg
@@ -163,12 +163,12 @@ def _assessed(
         return None
     control = _reference(comparison)
     given: dict[str, Any] = {"level": comparison.level, "event": event}
-    if new_clients:  # which are offered other models than those that took part have, and some methods offer none
-        offered = set(pd.read_parquet(Path(runs[0]) / NEW_CLIENTS, columns=["method"])["method"])
-        given |= {"control": control if control in offered else None, "new_clients": True}
-    else:
-        given |= {"control": control, "estimand": how.get("estimand"), "split": how.get("split")}
     try:
+        if new_clients:  # which are offered other models than those that took part have, and some methods offer none
+            offered = set(pd.read_parquet(for_new_clients(Path(runs[0])), columns=["method"])["method"])
+            given |= {"control": control if control in offered else None, "new_clients": True}
+        else:
+            given |= {"control": control, "estimand": how.get("estimand"), "split": how.get("split")}
         return assess(runs[0], **given)
     except ValueError as error:
         if event is not None:

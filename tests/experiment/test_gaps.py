@@ -10,7 +10,7 @@ from fedstat.cli import app
 from fedstat.experiment.build import set_up
 from fedstat.experiment.gaps import gaps
 from fedstat.experiment.parsing import parse
-from fedstat.inference.predictions.table import NEW_CLIENTS
+from fedstat.inference.reading.formats.fedstat import NEW_CLIENTS
 from fedstat.report.runs import report_runs
 from tests.support.experiments import changed
 
@@ -163,6 +163,16 @@ def test_predictions_for_new_sites_are_assessed_by_name(tmp_path, new):
     assert "New clients, which took no part in training" in (tmp_path / "out.html").read_text()
     with pytest.raises(ValueError, match="new_clients is of folders of fedstat run"):
         fs.assess(pd.read_parquet(out / NEW_CLIENTS), new_clients=True)
+    whole = (out / NEW_CLIENTS).read_bytes()
+    (out / NEW_CLIENTS).write_bytes(whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
+    damaged = "is damaged: it is not the file that new-clients.json lists"
+    with pytest.raises(ValueError, match=f"{NEW_CLIENTS} {damaged}"):
+        fs.assess(out, "accuracy", new_clients=True)
+    report_runs([out], tmp_path / "out.html")
+    assert damaged in (tmp_path / "out.html").read_text()
+    done = run(tmp_path, new, "--set", "evaluation.predictions=true", "--set", both, "--resume")
+    assert done.exit_code == 0, done.output
+    assert (out / NEW_CLIENTS).read_bytes() == whole
     done = run(tmp_path, new, "--set", "rounds=3", "--set", both, "--resume")
     assert done.exit_code == 0, done.output
     with pytest.raises(ValueError, match="keeps no predictions for new clients; ask for them before a run, by pred"):

@@ -1,7 +1,5 @@
 """What a run does beside training: checkpoints, divergence, traffic, new clients, descriptions."""
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,10 +9,12 @@ import torch
 from torch import nn
 
 import fedstat as fs
+from fedstat._files import sha256
 from fedstat.federated import Method, Phase, Selected
 from fedstat.federated.slots import slot
 from tests.support.clients import image_clients, vector_clients
 from tests.support.copies import PLAIN
+from tests.support.manifests import relist
 from tests.support.named import NAMED
 from tests.support.networks import conv_net, plain_net
 from tests.support.runs import TRAINING, offered, run, same, traffic, trajectory
@@ -298,10 +298,7 @@ def test_nothing_but_methods_is_called_by_reading_a_run(tmp_path):
     config = tmp_path / "run" / "config.toml"
     text = config.read_text().replace('"fedstat.methods.fedavg.FedAvg"', '"fedstat.methods.find"')
     config.write_text(text.replace("[methods.it]", f'[methods.it]\nname = "{tmp_path / "evil.py"}:X"'))
-    manifest = tmp_path / "run" / "manifest.json"
-    content = json.loads(manifest.read_text())
-    content["sha256"]["config.toml"] = hashlib.sha256(config.read_bytes()).hexdigest()
-    manifest.write_text(json.dumps(content))
+    relist(tmp_path / "run", lambda listed: listed["sha256"].update({"config.toml": sha256(config)}))
     assert fs.load(tmp_path / "run").methods == {}
     assert not (tmp_path / "done").exists()
 

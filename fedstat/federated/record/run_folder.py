@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 
 from fedstat._environment import environment
 from fedstat._files import complete_folder, locked, recover, replaced, sha256
+from fedstat._sealed import sealed, unsealed
 from fedstat.federated.fingerprint import differences
 from fedstat.federated.history import CLIENT_DTYPES, DTYPES, PREDICTION_COLUMNS, TRAFFIC_DTYPES
 from fedstat.federated.method import device_of
@@ -172,7 +173,7 @@ def write_run(
                 "kept": None if (kept := tables["metrics"].kept) is None else [[*k, t] for k, t in kept.items()],
                 "sha256": {name: sha256(new / name) for name in others} | listed,
             }
-            (new / _MANIFEST).write_text(json.dumps(manifest) + "\n")
+            (new / _MANIFEST).write_text(json.dumps(sealed(manifest)) + "\n")
     except (OSError, SafetensorError) as error:  # safetensors hides an OSError in its own error
         saved = _saved_config(path)
         remains = (
@@ -302,7 +303,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         inner = f" The run lies in {folder / 'run'}." if (folder / "run" / _MANIFEST).is_file() else ""
         raise ValueError(f"{folder} is no fedstat run: {_MANIFEST} is missing.{inner}")
     with _blaming(folder / _MANIFEST) as file:
-        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        manifest = unsealed(json.loads(file.read_text(encoding="utf-8")))
         sums = {name: str(manifest["sha256"][name]) for name in manifest["sha256"]}
         if not {"rounds", "kept"} <= manifest.keys():
             raise ValueError("it was saved by an earlier fedstat; run it again")

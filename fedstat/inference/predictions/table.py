@@ -24,8 +24,6 @@ ALL = "all"
 _CLASS = "p_"
 #: The part of a run's folder that holds them.
 _FOLDER = "predictions"
-#: The file in a folder of ``fedstat run`` that holds those for clients which took no part in training.
-NEW_CLIENTS = "new-clients-predictions.parquet"
 _TEXT = ("method", "estimand", "split")
 #: Probabilities of classes add up to one within this: they may come from float32.
 _SUM = 1e-4
@@ -153,7 +151,7 @@ def predictions_of(
     folder = runs.run_folder(Path(source)) if isinstance(source, str | Path) and Path(source).is_dir() else None
     if folder is not None:
         _, config, clients, _ = runs.facts(folder)
-        place = Path(source) / NEW_CLIENTS if new_clients else folder / _FOLDER
+        place = runs.for_new_clients(Path(source)) if new_clients else folder / _FOLDER
         if not place.exists():
             more = " and new_clients under [partition]" if new_clients else ", or fs.federate(predictions=True)"
             raise ValueError(

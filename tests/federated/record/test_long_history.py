@@ -1,6 +1,5 @@
 """Long runs of many clients: tables that grow in files, and rounds that cost their participants alone."""
 
-import json
 import os
 import shutil
 import signal
@@ -24,6 +23,7 @@ from fedstat.methods import fedamp, fedfac
 from fedstat.methods.fedpac import head_weights
 from tests.federated.record.test_survival import contents, elsewhere, forked, killed_at_step, needs_fork
 from tests.support.clients import vector_clients
+from tests.support.manifests import relist
 from tests.support.reduced import reduce_file
 
 # the networks here are too small for kappa to leave identified factors
@@ -127,10 +127,9 @@ def test_damage_in_any_file_of_a_table_is_named(tmp_path):
         content[len(content) // 2] ^= 1
         file.write_bytes(content)
 
-    def relist(folder, change):
-        manifest = json.loads((folder / "manifest.json").read_text())
-        change(manifest)
-        (folder / "manifest.json").write_text(json.dumps(manifest))
+    def one_round_more(folder):
+        listed = (folder / "manifest.json").read_text()
+        (folder / "manifest.json").write_text(listed.replace('"rounds": {"0": 3', '"rounds": {"0": 4'))
 
     for name in names:
         reads = [fs.load] + ([fs.read_results, reduce_file] if "metrics" in name else [])
@@ -147,6 +146,9 @@ def test_damage_in_any_file_of_a_table_is_named(tmp_path):
     ):
         with pytest.raises(ValueError, match=words):
             fs.load(broken(lambda run, change=change: relist(run, change)))
+    for read in (fs.load, fs.read_results):
+        with pytest.raises(ValueError, match=r"manifest.json is damaged \(ValueError: it is not what its own checksum"):
+            read(broken(one_round_more))
     with pytest.raises(ValueError, match=r"more.parquet is not a file of this run"):
         fs.load(broken(lambda run: shutil.copy(run / last, run / "metrics" / "more.parquet")))
     for read in (fs.load, fs.read_results):

@@ -1,6 +1,5 @@
 """Predictions of single samples: what the history measures, in a run's folder as well, and of the right models."""
 
-import json
 import tracemalloc
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_squared_error
 import fedstat as fs
 from fedstat.federated.recorder import Recorder
 from tests.federated.record.test_survival import contents
+from tests.support.manifests import relist
 
 METHODS = {
     "avg": fs.FedAvg(),
@@ -200,10 +200,8 @@ def test_what_there_is_not_is_refused_with_what_there_is(tmp_path):
             with pytest.raises(ValueError, match=words):
                 result.predictions(**given)
     assert set(live.predictions(split="train")["split"]) == {"train"}
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    del manifest["sha256"]["predictions/00002.parquet"]
+    relist(tmp_path / "run", lambda listed: listed["sha256"].pop("predictions/00002.parquet"))
     (tmp_path / "run" / "predictions" / "00002.parquet").unlink()
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match="lists predictions of other methods and seeds than the run has"):
         fs.load(tmp_path / "run")
 

@@ -23,9 +23,11 @@ from hypothesis import strategies as st
 import fedstat as fs
 from fedstat._files import atomic_file, atomic_folder, complete_folder, sha256
 from fedstat._random import stream
+from fedstat._sealed import sealed, unsealed
 from fedstat.federated.record import run_folder
 from fedstat.federated.record.run_folder import _MANIFEST, _SUMMED, sole_writer
 from tests.support.clients import vector_clients
+from tests.support.manifests import relist
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedstat.factor.IdentificationWarning")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to be killed quickly")
@@ -355,6 +357,9 @@ def damaged(data, content):
 
 def forged(data, name, content):
     """Another value in what is JSON or TOML; other bytes elsewhere."""
+    if name == _MANIFEST:
+        other = planted(data, unsealed(json.loads(content)))
+        return json.dumps(sealed(other) if isinstance(other, dict) else other).encode()
     if name.endswith(".json"):
         return json.dumps(planted(data, json.loads(content))).encode()
     if name.endswith(".toml"):
@@ -374,9 +379,8 @@ def test_damaged_and_hostile_runs_are_errors_that_name_the_file(saved, data, hos
     result, message = None, ""
     try:
         (folder / name).write_bytes(other)
-        if hostile and name in (manifest := json.loads(before[_MANIFEST]))["sha256"]:
-            manifest["sha256"][name] = sha256(folder / name)
-            (folder / _MANIFEST).write_text(json.dumps(manifest))
+        if hostile and name in json.loads(before[_MANIFEST])["sha256"]:
+            relist(folder, lambda listed: listed["sha256"].update({name: sha256(folder / name)}))
         try:
             result = fs.load(folder)
         except ValueError as error:

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import fedstat as fs
+from fedstat._files import sha256
 from fedstat.cli import app
 from fedstat.inference import primary_summary, reduce
+from tests.support.manifests import relist
 from tests.support.reduced import reduce_file
 
 FLOWER = Path(__file__).parents[2] / "data" / "flower"
@@ -391,11 +393,7 @@ def test_a_runs_plan_and_clients_travel_along(run, tmp_path):
 
 
 def _sealed(folder: Path, name: str) -> None:
-    import hashlib
-
-    listed = json.loads((folder / "manifest.json").read_text())
-    listed["sha256"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(listed))
+    relist(folder, lambda listed: listed["sha256"].update({name: sha256(folder / name)}))
 
 
 @pytest.mark.parametrize("name", ["config.toml", "metrics/00000.parquet"])

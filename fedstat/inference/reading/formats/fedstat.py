@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedstat._files import complete_folder, sha256
-from fedstat._sealed import unseal
+from fedstat._sealed import unseal, unsealed
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.reading.formats.tidy import COLUMNS, TEXT, typed, whole
 
 _MANIFEST = "manifest.json"
+#: Files in a folder of ``fedstat run``: predictions for clients that took no part in training, and what is noted of it.
+NEW_CLIENTS, NOTED = "new-clients-predictions.parquet", "new-clients.json"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,22 @@ def evaluation_of(path: Path) -> dict[str, Any]:
     """Return the table ``evaluation`` of the experiment that ``fedstat run`` ran at `path`; empty for other runs."""
     file = path / "experiment.toml"
     return dict(tomllib.loads(unseal(file)).get("evaluation", {})) if file.is_file() else {}
+
+
+def for_new_clients(path: Path) -> Path:
+    """Return where predictions for new clients lie, if any, in the folder of ``fedstat run`` at `path`.
+
+    A file with another checksum than is noted beside it is refused; fedstat 1.0.0 noted none.
+    """
+    file, noted = path / NEW_CLIENTS, path / NOTED
+    if file.is_file() and noted.is_file():
+        try:
+            known = json.loads(noted.read_bytes()).get("predictions")
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{noted} is damaged: {error}. Put back what was there.") from None
+        if known not in (None, sha256(file)):
+            raise ValueError(f"{file} is damaged: it is not the file that {NOTED} lists.")
+    return file
 
 
 def facts(path: Path) -> tuple[History, dict[str, Any], pd.DataFrame | None, Path | None]:
@@ -183,7 +201,7 @@ def check_files(folder: Path, names: Iterable[str], sums: Mapping[str, str]) -> 
 def _manifest(folder: Path) -> tuple[dict[str, Any], dict[tuple[str, int], int] | None]:
     """Read the checksums of a run's files, and the rounds that it keeps."""
     try:
-        found = json.loads((folder / _MANIFEST).read_bytes())
+        found = unsealed(json.loads((folder / _MANIFEST).read_bytes()))
         return dict(found["sha256"]), kept_rounds(found)
     except FileNotFoundError:
         raise ValueError(f"{folder} is no complete fedstat run: {_MANIFEST} is missing.") from None
