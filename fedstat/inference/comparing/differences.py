@@ -77,11 +77,16 @@ def tabulate_differences(
                 f"{scores.methods[i]} and {scores.methods[j]} have {n} common seeds; pairs need at least 2. Run both "
                 "under the same seeds."
             )
-    within = np.zeros(len(pairs), bool)
+    within, notes = np.zeros(len(pairs), bool), list(family.notes)
     if margin is not None:
         # each pair can be wrong on one side alone, at which equivalence is tested: twice the error rate
         inner = simultaneous_family(scores.values, pairs, level=2 * level - 1, **settings)
         within = (-margin < inner.low) & (inner.high < margin)
+        if (within & (np.maximum(-family.low, family.high) >= margin)).any():
+            at, wider = (f"{100 * of:.4g}%" for of in (2 * level - 1, level))
+            notes.append(
+                f"Equivalent pairs have limits at {at} within the margin (two one-sided tests); {wider} may leave it."
+            )
     outcome = np.select(
         [np.isnan(family.se), within, (family.low > 0) | (family.high < 0)],
         ["no spread", "equivalent", "different"],
@@ -106,7 +111,7 @@ def tabulate_differences(
         free = _without_collapses(scores, pairs, family, fallen, settings) if fallen.any() else family
         table["given no collapse"], table["low given no collapse"] = free.estimate, np.maximum(free.low, -edge)
         table["high given no collapse"], table["pairs without collapse"] = np.minimum(free.high, edge), free.n
-    return table, (*family.notes, *_spread_note(table, level))
+    return table, (*notes, *_spread_note(table, level))
 
 
 def tabulate_above(

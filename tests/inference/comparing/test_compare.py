@@ -305,6 +305,16 @@ def test_every_question_has_a_plain_sentence():
     assert wide.differences.loc["Ditto − Local", "outcome"] == "equivalent"
 
 
+def test_an_equivalent_pair_whose_printed_limits_leave_the_margin_has_a_note():
+    a, b = history([0.7] * 6, "A"), history([0.694, 0.707, 0.71, 0.7, 0.713, 0.7], "B")
+    for margin, beyond in ((0.0105, True), (0.02, False)):
+        found = compare([a, b], margin=margin)
+        assert found.differences["outcome"].tolist() == ["equivalent"]
+        assert (found.differences["high"] > margin).tolist() == [beyond]
+        said = "Equivalent pairs have limits at 90% within the margin (two one-sided tests); 95% may leave it."
+        assert (said in found.notes) == beyond
+
+
 def test_losses_are_better_where_they_are_lower():
     low, high = (
         history([0.1, 0.12, 0.11], "A", metric="log_loss"),
