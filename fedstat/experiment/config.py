@@ -94,7 +94,8 @@ Above the tables
     fresh               seeds under which choice and runner-up run again, to see how optimistic the choice was (none)
 
 ``[plan]``
-    The arguments of `fedstat.inference.AnalysisPlan`: what will be compared; its arms are all methods.
+    The arguments of `fedstat.inference.AnalysisPlan`: what will be compared; its arms are all methods, and `last` is
+    that of the evaluation unless it is given.
 
 ``fedstat new NAME`` makes a file to begin with, ``fedstat run FILE --dry-run`` prints one with all its defaults, and
 ``--set TABLE.KEY=VALUE`` changes a value. `fedstat.experiment.read` makes an `Experiment` of a file, whose values are
@@ -272,7 +273,7 @@ class Experiment(General):
     stop : Patience, optional
         ``[stop]``: when a method under a seed ends early.
     plan : AnalysisPlan, optional
-        ``[plan]``: how the run will be analysed; its arms are all methods.
+        ``[plan]``: how the run will be analysed.
     parts : mapping of str to object
         Those entries of ``[training]`` that name an optimiser, a schedule or a loss, as a file would hold them.
 

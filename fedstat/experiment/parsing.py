@@ -335,7 +335,8 @@ def _plan(table: Table, before: Table) -> AnalysisPlan | None:
     labels = list(before.get("method", ()))
     if not labels:
         return None
-    plan = validated(AnalysisPlan, {"arms": labels, **table}, "plan")
+    last = before.get("evaluation", Evaluation()).last
+    plan = validated(AnalysisPlan, {"arms": labels, "last": last, **table}, "plan")
     if set(plan.arms) != set(labels):
         raise ValueError(f"plan.arms must be the methods, {quoted_names(labels)}; got {quoted_names(plan.arms)}.")
     return plan

@@ -192,6 +192,12 @@ def test_a_plan_in_an_experiment_is_for_its_methods(tmp_path):
         run_experiment(later, tmp_path / "out", resume=True)
 
 
+def test_a_plan_in_an_experiment_averages_the_rounds_of_its_evaluation_unless_it_says_otherwise(tmp_path):
+    for plan, last in (({}, 2), ({"last": 3}, 3)):
+        table = changed(method={"FedAvg": {}, "Local": {}}, evaluation={"last": 2}, plan=plan)
+        assert parse(table, tmp_path).plan == AnalysisPlan(arms=["FedAvg", "Local"], last=last)
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
