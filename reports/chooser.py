@@ -18,7 +18,7 @@ QUESTIONS: dict[str, Callable[[Variant], bool]] = {
     "clients can keep nothing between rounds": lambda v: v.state == 0,
     "clients can keep at most a tenth of a network": lambda v: v.state <= 0.1,
     "at most half of FedAvg’s bytes may travel": lambda v: v.up + v.down <= 1,
-    "nothing can be given or held out, and layers may be of any kind": lambda v: not v.needs,
+    "nothing can be given or held out, and layers below a dense head may be of any kind": lambda v: not v.needs,
 }
 
 

@@ -52,7 +52,7 @@ class Variant:
     state : float
         What is kept of a client between rounds, by itself or by the server, as a multiple of what the network holds.
     needs : str
-        What must be there or given, in words; empty if nothing is.
+        What must be there or given beside a dense last layer, in words; empty if nothing is.
     came_out : mapping of str to str
         By data set of the study `bench` the side of Local and of FedAvg on which the method's accuracy lies at equal
         budgets: "above both" by an intersection-union test, the others by simultaneous intervals; a data set is missing
