@@ -98,7 +98,7 @@ def compare(
         methods on.
     skewed : bool
         Whether intervals allow for runs whose errors lean to one side, as `simultaneous` says; from 8 seeds on. They
-        are wider, by up to a quarter for normal runs and up to four tenths for exponential ones.
+        are wider, in simulation by up to 27% for normal runs and up to 71% for exponential ones.
     across : str or sequence of str
         In what the results may differ: "data", "participants", "rounds". The difference is then named.
     design : Design, optional
