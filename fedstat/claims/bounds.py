@@ -95,7 +95,7 @@ def bounded(settings: Iterable[Setting], *, of: str) -> Evidence:
     Examples
     --------
     Does a step of size 1 / L on convex functions leave at most a quarter of L times the squared distance? It does, and
-    no less would; an eighth is refuted:
+    two thirds of that, a sixth, would do as well; an eighth is refuted:
 
     >>> from fedstat.claims import Functions, Setting, bounded, fedavg
     >>> def step(share):
