@@ -20,7 +20,7 @@ def collapsed(scores: Scores, majority: Scores | None = None) -> np.ndarray | No
 
     ``docs/reading-a-comparison.md`` says when a run has. The usual distance is a median over the other runs of the
     method or over those of all methods, so that a noisy method does not collapse by chance. Of an even number of runs
-    the median run is the better one in the middle; a collapse of half of a method's runs or more is not found.
+    the median run is the better one in the middle; a collapse of more than half of a method's runs is not found.
     """
     direction = scores.direction
     if not direction or len(scores.seeds) < 2:
