@@ -253,7 +253,7 @@ class Comparison:
         return drawing.draw_ranks(ranks(table, smaller=scores.direction < 0, level=self.level), ax)
 
     def to_latex(self) -> str:
-        """Return the table for LaTeX, with booktabs; the best method and those equivalent to it are marked by rule."""
+        """Return the table for LaTeX; the best method, those equivalent and those not told apart are marked by rule."""
         return latex(self)
 
     def to_markdown(self) -> str:
