@@ -85,6 +85,21 @@ def test_exceeding_both_controls_errs_as_rarely_as_it_may() -> None:
     assert stats.binomtest(wrong, 400, 0.05).pvalue > 1e-3
 
 
+def test_exceeding_both_controls_is_what_compare_says_of_it() -> None:
+    """With moderated variances as well."""
+    rng = np.random.default_rng(5)
+    names = [f"M{i}" for i in range(8)]
+    table = pd.DataFrame(rng.normal(70, 1, (5, 10)), columns=["Local", "FedAvg", *names]).rename_axis("seed")
+    table[names] += np.linspace(0, 3, 8)
+    pairs = [(name, control) for name in names for control in ("Local", "FedAvg")]
+    found = Effects([question(table, pairs)])
+    p = above_all({name: [found["accuracy", "", name, c] for c in ("Local", "FedAvg")] for name in names})
+    rows = (table / 100).reset_index().melt("seed", var_name="method", value_name="accuracy").assign(client=0)
+    told = fs.compare(rows, control=("Local", "FedAvg"), design=DESIGN).above
+    assert told is not None
+    assert p == pytest.approx(told["p (adjusted)"].to_dict())
+
+
 def test_false_discoveries_are_controlled_over_all_studies() -> None:
     """A pure null beside a study of clear differences: what survives of the null is what the rate allows."""
     rng = np.random.default_rng(1)
