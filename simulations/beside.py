@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedstat.inference import agrees, interval
+from fedstat.inference import Design, agrees, interval
 from fedstat.inference.intervals.paired import spreads
 from fedstat.inference.printed_values import answer_of
-from simulations.effects import Effect
+from simulations.effects import Effect, Effects, Question
 from simulations.estimates import missing, reason, undefined
 from simulations.showing import NONE, fixed
 
@@ -22,7 +22,8 @@ def beside_printed(
     ours: pd.DataFrame,
     *,
     control: str,
-    difference: Callable[[str, str], Effect] | None = None,
+    difference: Callable[[str, str], Effect] | Design,
+    untrained: Mapping[str, str] | None = None,
     digits: int = 1,
     level: float = 0.95,
     within: tuple[float, float] = (0.0, 100.0),
@@ -38,9 +39,12 @@ def beside_printed(
         and are not judged; nothing is without the control.
     control : str
         The method that the others are compared with.
-    difference : callable, optional
-        Returns the effect of two methods, from which order and signs are read. By default `fedstat.inference.agrees`
-        compares them: only for values of which no study keeps a table of effects.
+    difference : callable or Design
+        Returns the effect of two methods, from which order and signs are read. For values of which no study keeps a
+        table of effects, how seeds, clients and data belong together: differences of all pairs, and those to the
+        control, hold together.
+    untrained : mapping of str to str, optional
+        Why methods are not trained enough to be judged, with a design: no order or sign of theirs is resolved.
     digits : int
         Decimals of the values.
     level : float
@@ -58,12 +62,12 @@ def beside_printed(
     judged = len(known) > 1 and control in known
     found = agrees(printed.loc[known], ours, control=control, level=level, within=within) if judged else None
     answers: dict[str, list[str]] = {"order": [], "sign": []}
-    if found and difference:
-        with_control = [(name, control) for name in known if name != control]
-        for answer, pairs in (("order", list(combinations(known, 2))), ("sign", with_control)):
-            answers[answer] = _read(printed["value"], pairs, difference)
-    elif found:
-        answers = {"order": list(found.order["answer"]), "sign": list(found.signs["answer"])}
+    with_control = [(name, control) for name in known if name != control]
+    for answer, pairs in (("order", list(combinations(known, 2))), ("sign", with_control)) if judged else ():
+        read = difference
+        if isinstance(read, Design):
+            read = _asked(ours, pairs, read, untrained or {})
+        answers[answer] = _read(printed["value"], pairs, read)
     rows = []
     for name, value in printed["value"].items():
         row = {"method": str(name), "printed": fixed(value, digits), "ours": NONE, "inside": NONE}
@@ -79,6 +83,15 @@ def beside_printed(
         "order": _counts(answers["order"]),
         "sign": _counts(answers["sign"]),
     }
+
+
+def _asked(
+    ours: pd.DataFrame, pairs: list[tuple[str, str]], design: Design, untrained: Mapping[str, str]
+) -> Callable[[str, str], Effect]:
+    """Return the effects of pairs that hold together."""
+    asked = Question("beside a paper", "value", {"": ours}, {"": pairs}, design)
+    found = Effects([asked], {"": untrained})
+    return lambda a, b: found["value", "", a, b]
 
 
 def _read(printed: pd.Series, pairs: Iterable[tuple[str, str]], difference: Callable[[str, str], Effect]) -> list[str]:

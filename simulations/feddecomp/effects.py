@@ -56,6 +56,11 @@ def not_trained(tables: Tables, layout: Layout, dirichlet: float, train: int) ->
     return untrained(accuracy, share, of_all=of_all, chance=CHANCE, gain=gain, margin=MARGIN)
 
 
+def design(train: int) -> Design:
+    """Say how seeds, clients and data belong together where a client has so many training samples."""
+    return Design(clients="new", data="resplit", test_to_train=overlap_ratio(_HELD_OUT, train, _COMMON))
+
+
 def setting(layout: Layout, dirichlet: float, train: int | None = None) -> str:
     """Name a setting."""
     more = "" if train in (None, layout.train) else f", {train} samples a client"
@@ -154,9 +159,7 @@ def _asked(
             values[setting(layout, a, train)] = table[arms].dropna()
             asked[setting(layout, a, train)] = there
     if asked:
-        ratio = overlap_ratio(_HELD_OUT, train or layout.train, _COMMON)
-        design = Design(clients="new", data="resplit", test_to_train=ratio)
-        yield Question(f"{words} ({layout.world})", metric, values, asked, design, unit)
+        yield Question(f"{words} ({layout.world})", metric, values, asked, design(train or layout.train), unit)
 
 
 # --- ablations ----------------------------------------------------------------------------------------------------

@@ -86,10 +86,9 @@ def _world(
 
 
 def _turns(tables: Tables, found: Mapping[str, Finding], layout: Layout, data: str) -> dict[str, Any]:
-    best = by_seed(tables, layout, layout.first, BEST)
     return {
-        "table_3": papers.table_3(best, data),
-        "table_4": papers.table_4(best, data),
+        "table_3": papers.table_3(tables, layout, data),
+        "table_4": papers.table_4(tables, layout, data),
         "table_5": papers.table_5(tables, layout),
         "spread": _spread(tables, found, layout),
     }

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedstat._tables import Tables
+from fedstat.inference import Design
 from simulations.beside import beside_printed
 from simulations.feddecomp.cells import ARMS, CODE, QUESTION, TEXT
+from simulations.feddecomp.effects import design, not_trained
 from simulations.feddecomp.per_seed import Layout, by_seed, layouts
 from simulations.feddecomp.runs import BEST
 from simulations.feddecomp.study import FEDAVG_LOW, LOCAL_LOW, REVERSE, SIMULTANEOUS
@@ -24,12 +26,12 @@ PAPER = "feddecomp"
 
 def beside(
     rows: list[dict[str, str]], data: str, wide: pd.DataFrame, names: Mapping[str, str], column: str, control: str,
-    at: str = "",
+    at: str = "", *, design: Design, untrained: Mapping[str, str],
 ) -> dict[str, Any] | None:  # fmt: skip
     """Return printed values beside ours, or None where the paper prints none for these data.
 
     `names` maps the labels of the printed table's `column` to our arms; a label of the form "name (reading)" stands
-    for the printed "name".
+    for the printed "name". `design` and `untrained`, by arm, decide which orders and signs are resolved.
     """
     of = {
         row[column]: row
@@ -49,7 +51,8 @@ def beside(
         },
         index=list(own),
     )
-    return beside_printed(table, own, control=control)
+    why = {label: untrained[arm] for label, arm in names.items() if arm in untrained}
+    return beside_printed(table, own, control=control, difference=design, untrained=why)
 
 
 #: The arms of Table 1 by the paper's label, FedDecomp in both readings.
@@ -63,12 +66,18 @@ def _printed_at(dirichlet: float) -> str:
     return f"{dirichlet:.1f}"
 
 
-def table_1(tables: Tables, layout: Layout, data: str) -> list[dict[str, Any]]:
-    """Return Table 1 beside ours by concentration, both as the largest mean over rounds."""
+def _how(tables: Tables, layout: Layout, dirichlet: float) -> dict[str, Any]:
+    """Return by what orders and signs are decided."""
+    return {"design": design(layout.train), "untrained": not_trained(tables, layout, dirichlet, layout.train)}
+
+
+def table_1(tables: Tables, layout: Layout, data: str, how: Design | None = None) -> list[dict[str, Any]]:
+    """Return Table 1 beside ours by concentration, both as the largest mean over rounds; `how` is another design."""
     found, names = [], {name: arm for name, arm in _NAMES.items() if arm in layout.arms}
     for a in layout.every:
         wide = by_seed(tables, layout, a, BEST)
-        record = beside(printed(PAPER, "table_1"), data, wide, names, "method", "FedAvg", _printed_at(a))
+        by = _how(tables, layout, a) | ({"design": how} if how else {})
+        record = beside(printed(PAPER, "table_1"), data, wide, names, "method", "FedAvg", _printed_at(a), **by)
         if record:
             found.append({"dirichlet": f"{a:g}", **record})
     return found
@@ -79,8 +88,8 @@ def table_5(tables: Tables, layout: Layout) -> list[dict[str, Any]]:
     found = []
     for a in layout.main:
         wide, names = by_seed(tables, layout, a, BEST), {"FedDecomp": CODE, "reverse": REVERSE}
-        rows = printed(PAPER, "table_5")
-        if record := beside(rows, "CIFAR-100", wide, names, "method", "FedDecomp", _printed_at(a)):
+        rows, by = printed(PAPER, "table_5"), _how(tables, layout, a)
+        if record := beside(rows, "CIFAR-100", wide, names, "method", "FedDecomp", _printed_at(a), **by):
             found.append({"dirichlet": f"{a:g}", **record})
     return found
 
@@ -122,20 +131,24 @@ def proof(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
                     for arm in QUESTION[2:]
                     for other in QUESTION[:2]
                 },
-                "beside": beside(rows, world["printed"], wide, names, "method", "FedAvg", _printed_at(a)),
+                "beside": beside(
+                    rows, world["printed"], wide, names, "method", "FedAvg", _printed_at(a), **_how(tables, layout, a)
+                ),
                 "printed": f"{words} (ResNet-8, 40 clients of 500, 300 rounds)" if words else "",
             }
         )
     return found
 
 
-def table_3(wide: pd.DataFrame, data: str) -> dict[str, Any] | None:
+def table_3(tables: Tables, layout: Layout, data: str) -> dict[str, Any] | None:
     """Return Table 3 beside ours."""
+    wide, by = by_seed(tables, layout, layout.first, BEST), _how(tables, layout, layout.first)
     names = {"simultaneous": SIMULTANEOUS, "alternating": CODE}
-    return beside(printed(PAPER, "table_3"), data, wide, names, "training", "simultaneous")
+    return beside(printed(PAPER, "table_3"), data, wide, names, "training", "simultaneous", **by)
 
 
-def table_4(wide: pd.DataFrame, data: str) -> dict[str, Any] | None:
+def table_4(tables: Tables, layout: Layout, data: str) -> dict[str, Any] | None:
     """Return Table 4 beside ours."""
+    wide, by = by_seed(tables, layout, layout.first, BEST), _how(tables, layout, layout.first)
     names = {name: name for name in ("Local", LOCAL_LOW, "FedAvg", FEDAVG_LOW)}
-    return beside(printed(PAPER, "table_4"), data, wide, names, "method", "FedAvg")
+    return beside(printed(PAPER, "table_4"), data, wide, names, "method", "FedAvg", **by)

@@ -22,7 +22,7 @@ MARGIN = 1.0
 #: Every seed deals the same samples anew, to clients and to their training and test parts.
 DESIGN = Design(clients="new", data="resplit", test_to_train=TEST / (1 - TEST - VALIDATION))
 #: Tests of new clients, a tenth of all, whose samples the others did not train on.
-_NEW = Design(clients="new", data="resplit", test_to_train=0.1 * TEST / (0.9 * (1 - TEST - VALIDATION)))
+NEW_CLIENTS = Design(clients="new", data="resplit", test_to_train=0.1 * TEST / (0.9 * (1 - TEST - VALIDATION)))
 #: What the message compares FedFac with.
 QUESTION = ("FedPer", "random split", "layer split")
 COMPETITORS = ("FedAvg", "FedProx", "FedPer", "LG-FedAvg", "FedEM", "FedRep")
@@ -140,7 +140,7 @@ def _questions(tables: Tables, group: str) -> Iterator[Question]:
     yield from ask("spread over clients", pairs, {where: spread}, SPREAD)
     late = {where: 100 * pooled(tables, group, table="newcomers")}
     pairs = [("Ensemble", "LocalTrain"), ("Ensemble", "FedAvg+")]
-    yield from ask("new clients", pairs, late, NEW, design=_NEW)
+    yield from ask("new clients", pairs, late, NEW, design=NEW_CLIENTS)
     masks = 100 * pd.concat([masked(tables, s) for s in every]).groupby("seed").agg(lambda v: v.mean(skipna=False))
     yield from ask("masked units", [("personal masked", "shared masked")], {where: masks}, MASKED)
 

@@ -9,21 +9,25 @@ from typing import Any
 import pandas as pd
 
 from fedstat._tables import Tables
+from fedstat.inference import Design
 from simulations.beside import beside_printed
 from simulations.contract import Finding
 from simulations.effects import Effects
 from simulations.estimates import mean_of
 from simulations.fedfac.effects import (
     COMPETITORS,
+    DESIGN,
     LOSS,
     MARGIN,
     MASKED,
     NEW,
+    NEW_CLIENTS,
     QUESTION,
     SPREAD,
     VERSIONS,
     effects,
     lead,
+    not_trained,
     over,
     short,
     spreads,
@@ -121,8 +125,8 @@ def _against_printed(tables: Tables, config: Mapping[str, Any]) -> list[dict[str
     second = {name: name for name in ("FedPer", "FedFac static", "FedFac dynamic")}
     eighth = {"factor analysis": "FedFac dynamic", "random split": "random split"}
     return [
-        *_beside(config, "table_2", second, "FedPer", ours),
-        *_beside(config, "table_8", eighth, "random split", ours),
+        *_beside(tables, config, "table_2", second, "FedPer", ours),
+        *_beside(tables, config, "table_8", eighth, "random split", ours),
     ]
 
 
@@ -236,7 +240,13 @@ def _differences(every: Effects, where: str) -> dict[str, Any]:
 
 
 def _beside(
-    config: Mapping[str, Any], table: str, names: Mapping[str, str], control: str, ours: Callable[[str], pd.DataFrame]
+    tables: Tables,
+    config: Mapping[str, Any],
+    table: str,
+    names: Mapping[str, str],
+    control: str,
+    ours: Callable[[str], pd.DataFrame],
+    design: Design = DESIGN,
 ) -> list[dict[str, Any]]:
     """Return a printed table beside ours, a record for each of its settings that has a cell here.
 
@@ -245,7 +255,7 @@ def _beside(
 
     Parameters
     ----------
-    config : mapping
+    tables, config : mapping
         The study's.
     table : str
         Which table.
@@ -255,6 +265,8 @@ def _beside(
         The paper's label of what the others are compared with.
     ours : callable
         Our accuracies in per cent in a setting, by seed and label.
+    design : Design
+        How seeds, clients and data belong together.
     """
     found = []
     for cell in config["cells"]:
@@ -267,7 +279,11 @@ def _beside(
         own = own[[label for label in labels if label in names]].dropna()
         moves = [label for label in own if own[label].nunique() > 1]
         if control in moves and len(moves) > 1:
-            beside = beside_printed(pd.DataFrame({"value": values[moves], "seeds": 1}), own[moves], control=control)
+            missed = not_trained(tables, cell["name"])
+            beside = beside_printed(
+                pd.DataFrame({"value": values[moves], "seeds": 1}), own[moves], control=control, difference=design,
+                untrained={theirs: missed[mine] for theirs, mine in names.items() if mine in missed},
+            )  # fmt: skip
             found.append({"setting": cell["name"], **beside})
     return found
 
@@ -275,7 +291,7 @@ def _beside(
 def _table_2(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Table 2 beside ours, by setting: accuracies weighted by clients' samples, as the paper has them."""
     names = {arm: arm for arm in (*COMPETITORS, "FedFac static", "FedFac dynamic")}
-    return _beside(config, "table_2", names, "FedAvg", lambda s: 100 * by_seed(tables, s, "weighted_accuracy"))
+    return _beside(tables, config, "table_2", names, "FedAvg", lambda s: 100 * by_seed(tables, s, "weighted_accuracy"))
 
 
 def _counts(tables: Tables, every: Effects, group: str, arm: str) -> dict[str, Any]:
@@ -327,7 +343,8 @@ def _table_3(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Table 3 beside ours, by setting."""
     rules = (*AFTERWARDS, *AFTERWARDS.values(), "LG-FedAvg", "FedEM", "FedRep", "LocalTrain", "Ensemble")
     names = {rule: rule for rule in rules}
-    return _beside(config, "table_3", names, "FedAvg", lambda s: 100 * by_seed(tables, s, table="newcomers"))
+    wide = {s: 100 * by_seed(tables, s, table="newcomers") for s in settings_of(tables)}
+    return _beside(tables, config, "table_3", names, "FedAvg", wide.__getitem__, NEW_CLIENTS)
 
 
 def _masking(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
@@ -342,10 +359,11 @@ def _masking(tables: Tables, settings: Sequence[str]) -> list[dict[str, Any]]:
 
 def _table_8(tables: Tables, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Table 8 beside ours, by setting; the random split is the one drawn once."""
-    names = {name: name for name in ("shared masked", "personal masked", "factor analysis", "random split")}
+    names = {name: name for name in ("shared masked", "personal masked", "random split")}
+    names["factor analysis"] = "FedFac dynamic"
 
     def ours(setting: str) -> pd.DataFrame:
-        wide = by_seed(tables, setting, "weighted_accuracy").rename(columns={"FedFac dynamic": "factor analysis"})
-        return 100 * wide[["factor analysis", "random split"]].join(masked(tables, setting))
+        wide = by_seed(tables, setting, "weighted_accuracy")
+        return 100 * wide[["FedFac dynamic", "random split"]].join(masked(tables, setting))
 
-    return _beside(config, "table_8", names, "factor analysis", ours)
+    return _beside(tables, config, "table_8", names, "factor analysis", ours)

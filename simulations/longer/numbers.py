@@ -122,10 +122,12 @@ def _asked(
 ) -> Question:
     arms = list(dict.fromkeys(arm for pair in pairs for arm in pair))
     values = {setting(layout, a): table[arms] for a, table in wide.items()}
-    design = Design(
-        clients="new", data="resplit", test_to_train=overlap_ratio(layout.train // 3, layout.train, _COMMON)
-    )
-    return Question(f"{words} ({layout.world})", metric, values, dict.fromkeys(values, pairs), design, unit)
+    return Question(f"{words} ({layout.world})", metric, values, dict.fromkeys(values, pairs), _design(layout), unit)
+
+
+def _design(layout: Layout) -> Design:
+    ratio = overlap_ratio(layout.train // 3, layout.train, _COMMON)
+    return Design(clients="new", data="resplit", test_to_train=ratio)
 
 
 def findings(tables: Tables) -> dict[str, Finding]:
@@ -170,7 +172,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
             for a in layout.every
             for arm, words in not_trained(tables, layout, a, layout.train).items()
         ],
-        "table_1": table_1(tables, long, of_long["world"]["printed"]),
+        "table_1": table_1(tables, long, of_long["world"]["printed"], _design(long)),
         "table_2": _ranks(tables, apart, of_apart["world"]["printed"]),
         "epochs": _epochs(tables, apart),
         "absent": [str(epochs) for epochs in of_apart["lora_epochs"] if epochs not in apart.epochs],

@@ -16,7 +16,7 @@ OTHERS = tuple(arm for arm in ARMS if arm != "FedAvg")
 #: Settings: messages of one step and of several, of trained networks; at the last stage; with the steps repeated.
 ONE, LAST, MANY, REPEATED, APART = "one step", "one step, last", "several steps", "steps repeated", "by steps and stage"
 #: Every seed deals the same images anew; eight of 360 training images are attacked.
-_DESIGN = Design(clients="new", data="resplit", test_to_train=8 / 360)
+DESIGN = Design(clients="new", data="resplit", test_to_train=8 / 360)
 
 
 def target(arm: str, attack: str = "guessing") -> str:
@@ -49,7 +49,7 @@ def _questions(tables: Tables) -> Iterator[Question]:
     def ask(words: str, setting: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Question]:
         there = [pair for pair in pairs if set(pair) <= set(held[setting])]
         if there:
-            yield Question(words, "PSNR", {setting: held[setting]}, {setting: there}, _DESIGN, "dB")
+            yield Question(words, "PSNR", {setting: held[setting]}, {setting: there}, DESIGN, "dB")
 
     for setting in (ONE, MANY):
         yield from ask(f"guessed, {setting}", setting, [(target(arm), AVERAGE) for arm in OTHERS])

@@ -13,7 +13,7 @@ from fedstat._tables import Tables
 from simulations.beside import beside_printed
 from simulations.contract import Finding
 from simulations.estimates import mean_of, times
-from simulations.privacy.effects import APART, AVERAGE, LAST, MANY, MEAN, ONE, OTHERS, REPEATED, effects, target
+from simulations.privacy.effects import APART, AVERAGE, DESIGN, LAST, MANY, MEAN, ONE, OTHERS, REPEATED, effects, target
 from simulations.privacy.per_seed import FOUND, How, by_seed, rows, several, stages
 from simulations.privacy.pictures import figures
 from simulations.privacy.study import ARMS
@@ -134,7 +134,9 @@ def _beside(some: pd.DataFrame, column: str, how: How) -> dict[str, Any]:
     wide = by_seed(some[some["attack"] == "guessing"], "printed", how).droplevel("attack", axis=1)
     theirs = {row["method"]: float(row[column]) for row in printed("feddecomp", "table_7")}
     table = pd.DataFrame({"value": [theirs[arm.split()[0]] for arm in ARMS], "seeds": 1}, index=list(ARMS))
-    return beside_printed(table, wide[list(ARMS)], control="FedAvg", digits=2, within=(0.0, math.inf))
+    return beside_printed(
+        table, wide[list(ARMS)], control="FedAvg", difference=DESIGN, digits=2, within=(0.0, math.inf)
+    )
 
 
 def _accuracy(table: pd.DataFrame) -> list[dict[str, Any]]:

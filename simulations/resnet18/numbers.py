@@ -177,7 +177,7 @@ def _tried(tables: Tables, network: str) -> list[dict[str, str]]:
 
 def _beside(tables: Tables, network: str, last: int) -> list[dict[str, Any]]:
     """Return Tables 2 and 8 beside ours, by the paper's summary; one run behind each printed value is assumed."""
-    found, ours = [], best(tables, network, last)
+    found, ours, missed = [], best(tables, network, last), not_trained(tables, network)
     for table, (column, control, names) in _PRINTED.items():
         rows = {row[column]: row for row in printed("fedsplit", table) if row["setting"] == "CIFAR-10, Dirichlet 0.5"}
         labels = [label for label, arm in names.items() if arm in ours]
@@ -185,7 +185,9 @@ def _beside(tables: Tables, network: str, last: int) -> list[dict[str, Any]]:
             continue
         values = pd.DataFrame({"value": [100 * float(rows[label]["accuracy"]) for label in labels], "seeds": 1}, labels)
         own = pd.DataFrame({label: ours[names[label]] for label in labels})
-        found.append({"table": table.replace("table_", "Table "), **beside_printed(values, own, control=control)})
+        why = {label: missed[names[label]] for label in labels if names[label] in missed}
+        one = beside_printed(values, own, control=control, difference=_design(network), untrained=why)
+        found.append({"table": table.replace("table_", "Table "), **one})
     return found
 
 

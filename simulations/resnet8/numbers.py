@@ -42,9 +42,7 @@ METRICS = {
 def effects(tables: Tables) -> Effects:
     """Return FedDecomp minus every other arm by every metric; the arms of a metric hold together."""
     layout = layouts(tables)[0]
-    held_out = 100 * layout.train // 500
-    design = Design(clients="new", data="resplit", test_to_train=overlap_ratio(held_out, layout.train, _COMMON))
-    pairs = [(CODE, other) for other in OTHERS]
+    pairs, design = [(CODE, other) for other in OTHERS], _design(layout)
     questions = (
         Question(
             f"FedDecomp at the paper's rate against the others by {words}", metric,
@@ -53,6 +51,11 @@ def effects(tables: Tables) -> Effects:
         for metric, (words, unit, _) in METRICS.items()
     )  # fmt: skip
     return Effects(questions, {"": not_trained(tables, layout)})
+
+
+def _design(layout: Layout) -> Design:
+    held_out = 100 * layout.train // 500
+    return Design(clients="new", data="resplit", test_to_train=overlap_ratio(held_out, layout.train, _COMMON))
 
 
 def not_trained(tables: Tables, layout: Layout) -> dict[str, str]:
@@ -94,7 +97,8 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "tried": [{"lr": f"{lr:g}", "accuracy": fixed(value, 1)} for lr, value in tried.items()],
         "untrained": [{"arm": arm, "why": words} for arm, words in not_trained(tables, layout).items()],
         "paper": beside(
-            printed(PAPER, "table_1"), of["world"]["printed"], wide[BEST], NAMES, "method", "FedAvg", f"{DIRICHLET:g}"
+            printed(PAPER, "table_1"), of["world"]["printed"], wide[BEST], NAMES, "method", "FedAvg",
+            f"{DIRICHLET:g}", design=_design(layout), untrained=not_trained(tables, layout),
         ),
     }  # fmt: skip
 

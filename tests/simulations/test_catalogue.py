@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,13 +77,22 @@ def test_printed_numbers_beside_ours():
     rng = np.random.default_rng(0)
     ours = pd.DataFrame({"FedAvg": 0.5 + 0.01 * rng.normal(size=6), "A": 0.7 + 0.01 * rng.normal(size=6)})
     printed = pd.DataFrame({"value": [0.51, 0.95], "seeds": 1}, index=["FedAvg", "A"])
-    found = beside_printed(printed, ours, control="FedAvg", digits=2)
+    drawn = fs.inference.Design(clients="new", data="drawn")
+    found = beside_printed(printed, ours, control="FedAvg", difference=drawn, digits=2)
     assert [row["inside"] for row in found["rows"]] == ["yes", "no"]
     assert found["seeds"] == 6
     same = {"of": 1, "same": 1, "opposite": 0, "unresolved": 0, "equal": 0}
     assert found["order"] == found["sign"] == same
     turned = printed.assign(value=[0.95, 0.51])
-    assert beside_printed(turned, ours, control="FedAvg")["sign"] == same | {"same": 0, "opposite": 1}
+    opposite = beside_printed(turned, ours, control="FedAvg", difference=drawn)
+    assert opposite["sign"] == same | {"same": 0, "opposite": 1}
+    # neither if it is not trained enough, nor if the seeds' splits of the same samples leave it open
+    for how in (
+        {"difference": drawn, "untrained": {"A": "chance"}},
+        {"difference": replace(drawn, data="resplit", test_to_train=1e4)},
+    ):
+        found = beside_printed(turned, ours, control="FedAvg", **how)
+        assert found["order"] == found["sign"] == same | {"same": 0, "unresolved": 1}
 
 
 def test_images_are_standardised_and_the_network_takes_them():
