@@ -81,7 +81,7 @@ def _row(name: str, variant: Variant) -> dict[str, str]:
 def _signs(label: str, words: str) -> str:
     """Return two signs, against Local and against FedAvg, for words such as "above Local, below FedAvg".
 
-    A control has no sign against itself.
+    A control has no sign against itself; one sign is enough where a method is still learning.
     """
     if words in ("", "diverged"):
         return words or NONE
@@ -91,7 +91,8 @@ def _signs(label: str, words: str) -> str:
 
 
 def _sign(control: str, words: str) -> str:
-    return "+" if _side("above", control, words) else "−" if _side("below", control, words) else "0"
+    unknown = "…" if words.startswith(STILL_LEARNING) else "0"
+    return "+" if _side("above", control, words) else "−" if _side("below", control, words) else unknown
 
 
 def _side(side: str, control: str, words: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fedstat._tables import Tables
-from simulations.bench.effects import effects, outcomes
+from fedstat.inference.comparing.learning import STILL_LEARNING
+from simulations.bench.effects import against, effects, outcomes
+from simulations.bench.outcomes import NOT_RESOLVED, outcome
 
 #: The word for an arm whose training diverged at all rates, or under some seed.
 DIVERGED = "diverged"
@@ -61,18 +63,24 @@ ARMS = {
 def came_out(tables: Tables) -> dict[str, dict[str, str]]:
     """Return for each arm, by data set, the side of its controls on which its accuracy lies.
 
-    Controls are Local and FedAvg of the arm's own budget. An arm that was tuned or run and has no limits has diverged,
-    unless it is its own control.
+    Controls are Local and FedAvg of the arm's own budget. Where one of them is not trained enough the arm is "still
+    learning", with the side of the other behind, if it is known. An arm that was tuned or run and has no limits has
+    diverged, unless it is its own control.
 
     Parameters
     ----------
     tables : mapping of str to DataFrame
         The study's tables ``accuracy``, ``costs`` and ``tuning``.
     """
-    costs, tuning = tables["costs"], tables["tuning"]
+    costs, tuning, every = tables["costs"], tables["tuning"], effects(tables)
     found: dict[str, dict[str, str]] = {}
-    for row in outcomes(tables, effects(tables)).itertuples():
-        found.setdefault(str(row.arm), {})[str(row.cell)] = str(row.outcome)
+    for row in outcomes(tables, every).itertuples():
+        words = [str(row.outcome)]
+        if words == [STILL_LEARNING]:
+            own = {kind: e for (arm, kind), e in against(tables, every, str(row.cell)).items() if arm == row.arm}
+            side = outcome({kind: int(e.low > 0) - int(e.high < 0) for kind, e in own.items() if not e.unjudged})
+            words += [side] * (side != NOT_RESOLVED)
+        found.setdefault(str(row.arm), {})[str(row.cell)] = ", ".join(words)
     ran = [(str(row.cell), str(row.arm)) for row in costs[costs["up"].notna()].itertuples()]
     for row in tuning[["cell", "arm"]].drop_duplicates().itertuples():
         if (str(row.cell), str(row.arm)) not in ran:
