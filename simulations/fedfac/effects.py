@@ -31,6 +31,8 @@ VERSIONS = ("FedFac dynamic", "FedFac code")
 SPREAD, LOSS, NEW, MASKED = (
     "standard deviation over clients", "training loss", "accuracy at new clients", "accuracy with masked units",
 )  # fmt: skip
+#: What dynamic FedFac's models are made into: rules for new clients, and models with some units drawn anew.
+HEIRS = ("Ensemble", "LocalTrain", "personal masked", "shared masked")
 #: Images and digits have ten classes, of equal size; per cent.
 CHANCE = 10.0
 Pair = tuple[str, str]
@@ -45,9 +47,9 @@ def effects(tables: Tables) -> Effects:
     # a mean over settings is not judged if one of them is not
     means = {
         over(tables, group): {
-            arm: f"{why} at {short(setting)}" if len(settings_of(tables, group)) > 1 else why
+            arm: f"{why} at {short(setting)}" if len(settings_of(tables, group)) > 1 and arm != lead(setting) else why
             for setting in settings_of(tables, group)
-            for arm, why in alone[setting].items()
+            for arm, why in _with_heirs(setting, alone[setting]).items()
         }
         for group in every
     }
@@ -58,6 +60,16 @@ def not_trained(tables: Tables, setting: str) -> dict[str, str]:
     """Return why arms of a setting are not trained enough to be judged."""
     accuracy, share = (100 * by_seed(tables, setting, metric) for metric in ("accuracy", "majority_share"))
     return untrained(accuracy, share, of_all=("FedAvg", "FedProx"), chance=CHANCE)
+
+
+def _with_heirs(setting: str, missed: Mapping[str, str]) -> dict[str, str]:
+    """Add to arms that are not trained enough what is made of them."""
+    found, dynamic = dict(missed), "FedFac dynamic"
+    if dynamic in missed:
+        found |= dict.fromkeys(HEIRS, f"{dynamic}: {missed[dynamic]}")
+    if parts := [f"{arm}: {missed[arm]}" for arm in (dynamic, "FedAvg") if arm in missed]:
+        found[lead(setting)] = "; ".join(parts)
+    return found
 
 
 def over(tables: Tables, group: str) -> str:

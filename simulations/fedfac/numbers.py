@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -323,7 +324,7 @@ def _spread(tables: Tables, group: str) -> list[dict[str, Any]]:
     every = pd.concat([spreads(tables, s).assign(setting=s) for s in settings_of(tables, group)])
     mean = every.groupby(["arm", "seed"])[["raw", "shrunken", "noise only"]].mean(skipna=False)
     rows = [
-        {"arm": arm, **{key: mean_of(mean.loc[arm][version]) for key, version in
+        {"arm": arm, **{key: mean_of(mean.loc[arm][version], within=(0.0, math.inf)) for key, version in
                         (("raw", "raw"), ("shrunken", "shrunken"), ("noise", "noise only"))}}
         for arm in ARMS if arm in mean.index
     ]  # fmt: skip

@@ -157,6 +157,10 @@ def test_a_planted_gain_is_found_and_its_absence_is_not_called_one():
     told = numbers.findings(untaught)["images FedFac dynamic − FedPer"]
     assert told.text == "not judged"
     assert re.fullmatch(r"FedPer \(accuracy .* at Dirichlet .*\) is not trained enough", told.why)
+    untaught, _ = planted(0.0, share=0.9)
+    found = numbers.findings(untaught)
+    for key in ("masking", "new, ensemble", "new, tuned", "loss by heterogeneity"):
+        assert found[f"images {key}"].text == "not judged", "what rests on dynamic FedFac, which has not learnt"
     rates = [{"dataset": "cifar10", "arm": arm, "lr": 1e-3, "chosen": True} for arm in runs.TUNED]
     config = {
         "cells": [asdict(cell) for cell in ours],
