@@ -63,11 +63,14 @@ def _designs(designs: pd.DataFrame) -> dict[str, Any]:
     slopes = _slopes(designs)
     rows = []
     for width, runs in designs.groupby("width"):
+        kept = (runs["rate"] >= runs["bound"]).groupby(runs["design"]).mean()
         rows.append(
             {
                 "width": _spaced(int(width)),
                 "slope": interval(mean_of(slopes[width]), 2),
                 "kept": int((runs["rate"] >= runs["bound"]).sum()),
+                "whole": int((kept == 1).sum()),
+                "none": int((kept == 0).sum()),
                 "half": int((runs["least kernel"] >= runs["lowest"] / 2).sum()),
                 "start": int((runs["kernel at the start"] >= runs["lowest"] / 2).sum()),
             }
