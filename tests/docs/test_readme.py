@@ -126,7 +126,7 @@ def test_the_picture_and_the_finding_are_what_ledger_and_tables_say(tmp_path):
     assert f"{per.mean:.1f} points of accuracy ({per.low:.1f} to {per.high:.1f}) above FedPer" in page
     assert f"{avg.mean:.1f} ({avg.low:.1f} to {avg.high:.1f}) above FedAvg, each at its best round" in page
     assert f"printed are {far[0]:.1f} and {far[1]:.1f}." in page
-    assert avg.high < far[1], "smaller than printed"
+    assert avg.high < far[1] < avg.high + 0.5, "just above the limits"
     assert sorted(printed, key=printed.__getitem__)[-4:-1] == ["pFedSD", "pFedGate", "FedRoD"], "who did not run"
     assert f"{-balanced.mean:.1f} points ahead ({-balanced.high:.1f} to {-balanced.low:.1f})" in page
 
