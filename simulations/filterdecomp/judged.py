@@ -26,6 +26,7 @@ DESIGN = Design(clients="new", data="resplit", test_to_train=overlap_ratio(1017,
 CHANCE = 10.0
 PERSONAL_ACCURACY, LATE_ACCURACY = "personal accuracy", "global accuracy, last ten rounds"
 EQUAL_ROUNDS, EQUAL_NUMBERS = "global accuracy at equal rounds", "global accuracy at equal numbers sent"
+WHOLE = "all layers"
 VARIANCE, ERROR = "log variance of the aggregate", "log mean squared error of the aggregate"
 OWN, RELATIVE = "log variance, each on its own way", "log variance over squared size, each on its own way"
 PRODUCT, AVERAGE = "product of averages", "average of products"
@@ -182,7 +183,10 @@ def _questions(tables: Tables) -> Iterator[Question]:
             yield points(f"more {name}", shown, by_arm, _at_all(by_arm, [pair]))
     for metric, values in variances(tables).items():
         pair = (PRODUCT, AVERAGE) if metric in (VARIANCE, ERROR) else ("FilterDecomp", "FedAvg")
-        yield Question(metric, metric, values, _at_all(values, [pair]), DESIGN)
+        whole = {where: table for where, table in values.items() if where.endswith(WHOLE)}
+        for words, some in ((metric, whole), (f"{metric}, layer by layer", values)):
+            here = {where: table for where, table in some.items() if some is whole or where not in whole}
+            yield Question(words, metric, here, _at_all(here, [pair]), DESIGN)
     rows = sending(tables)
     late, equal = {"": late_accuracy(rows)}, {"": at_equal_numbers(rows)}
     fast = [(arm, "FedAvg") for arm in SENDING if arm in late[""]]
@@ -252,7 +256,8 @@ def variances(tables: Tables) -> dict[str, dict[str, pd.DataFrame]]:
     """Return logarithms of variances, means over rounds by seed: by metric, then by participants and layer.
 
     `VARIANCE` and `ERROR` (mean squared error) are those of both aggregates of FilterDecomp's clients; `OWN` compares
-    the two methods on their own trajectories, `RELATIVE` after division by the squared norm of their mean filters.
+    the two methods on their own trajectories, all layers, `RELATIVE` after division by the squared norm of their mean
+    filters.
     """
     clients = [int(m) for m in dict.fromkeys(tables["spread"]["clients"])]
     layers: list[str | None] = [*sorted(tables["spread"]["layer"].unique()), None]
@@ -261,18 +266,19 @@ def variances(tables: Tables) -> dict[str, dict[str, pd.DataFrame]]:
         ours = moments(tables, m, "FilterDecomp", layer)
         for metric, above in ((VARIANCE, ours["decomposed"]), (ERROR, ours["decomposed"] + ours["bias"])):
             found[metric][at_layer(m, layer)] = _mean_logs({PRODUCT: above, AVERAGE: ours["plain"]})
-    ours, theirs = (moments(tables, clients[0], arm) for arm in ("FilterDecomp", "FedAvg"))
-    own = {"FilterDecomp": ours["decomposed"], "FedAvg": theirs["plain"]}
-    found[OWN][""] = _mean_logs(own)
-    found[RELATIVE][""] = _mean_logs(
-        {arm: own[arm] / of["energy"] for arm, of in zip(own, (ours, theirs), strict=True)}
-    )
+        if layer is None:
+            theirs = moments(tables, m, "FedAvg")
+            own = {"FilterDecomp": ours["decomposed"], "FedAvg": theirs["plain"]}
+            found[OWN][at_layer(m, None)] = _mean_logs(own)
+            found[RELATIVE][at_layer(m, None)] = _mean_logs(
+                {arm: own[arm] / of["energy"] for arm, of in zip(own, (ours, theirs), strict=True)}
+            )
     return found
 
 
 def at_layer(clients: int, layer: str | None) -> str:
     """Name the number of participants and the layer, or all layers."""
-    return f"{clients} participants, {layer or 'all layers'}"
+    return f"{clients} participants, {layer or WHOLE}"
 
 
 def _mean_logs(columns: Mapping[str, pd.Series]) -> pd.DataFrame:

@@ -88,7 +88,7 @@ def _variance_ratios(tables: Tables, known: Effects) -> dict[str, Finding]:
             found[f"{key} {m}"] = Finding.of(f"{words}, {m} participants", ratio, border=1.0, digits=4)
     for key, metric, of in (("own", judged.OWN, ""), ("own, relative", judged.RELATIVE, ", relative to its size")):
         what = f"variance of FilterDecomp's aggregate over FedAvg's, each on its own way{of}"
-        ratio = judged.geometric(known[metric, "", "FilterDecomp", "FedAvg"])
+        ratio = judged.geometric(known[metric, judged.at_layer(_sizes(tables)[0], None), "FilterDecomp", "FedAvg"])
         found[key] = Finding.of(what, ratio, border=1.0, digits=2)
     return found
 
