@@ -178,6 +178,8 @@ def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> Told:
     ------
     FileNotFoundError
         If there are neither.
+    ValueError
+        If a study's numbers have names of the report's own.
     """
     committed, again = COMMITTED / name, folder / name if folder and (folder / name).is_dir() else None
     source = committed if committed.is_dir() else again
@@ -193,14 +195,12 @@ def _study(name: str, folder: Path | None, shown: Path, fresh: Fresh) -> Told:
             fresh = replace(fresh, state="failed", why=words_of(error))
     found = record(name, numbers, findings, pictures)
     alone(found, pictures, "<message>")
-    found |= {"committed": source == committed, "second": second, "fresh": asdict(fresh)}
-    found["sizes"] = sizes(name, numbers["config"])
     every = effects(name, tables)
-    return (
-        found | {"trained": trained(every), "has_effects": len(every) > 0},
-        {f"{name}.typ": chapter(name), **pictures},
-        every.table(),
-    )
+    more = {"committed": source == committed, "second": second, "fresh": asdict(fresh)}
+    more |= {"sizes": sizes(name, numbers["config"]), "trained": trained(every), "has_effects": len(every) > 0}
+    if taken := sorted(more.keys() & found.keys()):
+        raise ValueError(f"the numbers of {name} hold {', '.join(taken)}: these names are the report's own.")
+    return (found | more, {f"{name}.typ": chapter(name), **pictures}, every.table())
 
 
 def trained(found: Effects) -> dict[str, Any] | None:

@@ -120,7 +120,7 @@ def numbers(tables: Tables, config: Mapping[str, Any]) -> dict[str, Any]:
         "rows": _by_table(tables),
         "unmarked": str((faces["type"] == "unmarked").sum()),
         "seen": _seen(faces),
-        "second": str((faces["best"] != "best").sum()),
+        "outdone": str((faces["best"] != "best").sum()),
         "behind": str(((faces["answer"] == "order only") & (faces["best"] != "best")).sum()),
         "needed": _quartiles(faces["needed"]),
         "looked": {"for": str(len(looked)), "none": str((~looked["paper"].isin(tables["tables"]["paper"])).sum())},
