@@ -85,18 +85,19 @@ def critical(alpha: ArrayLike, parts: Sequence[Part]) -> np.ndarray:
 
 
 def p_values(errors: np.ndarray, parts: Sequence[Part]) -> np.ndarray:
-    """Return the levels at which errors over the root of `sum_of` are critical."""
+    """Return the levels at which errors over the root of `sum_of` are critical, zero below what floats can hold."""
     from scipy import stats
     from scipy.optimize import elementwise
 
-    each = np.stack([2 * stats.t.sf(np.abs(errors), df) for _, df in parts])
+    each = np.stack([np.maximum(2 * stats.t.sf(np.abs(errors), df), np.finfo(float).tiny) for _, df in parts])
     flat = [np.broadcast_to(of, errors.shape) for part in parts for of in part]
 
     def beyond(p: np.ndarray, error: np.ndarray, *flat: np.ndarray) -> np.ndarray:
         return critical(p, list(zip(flat[::2], flat[1::2], strict=True))) - error
 
     ends = (1 - 1e-9) * each.min(axis=0), (1 + 1e-9) * each.max(axis=0)
-    return np.asarray(elementwise.find_root(beyond, ends, args=(np.abs(errors), *flat)).x)
+    found = elementwise.find_root(beyond, ends, args=(np.abs(errors), *flat)).x
+    return np.where(np.isnan(found) & np.isfinite(errors), 0.0, found)
 
 
 def parts(

@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 import fedstat as fs
 from fedstat.inference.predictions.assessment import USUAL
-from fedstat.inference.predictions.limits import over_patients
+from fedstat.inference.predictions.limits import critical, over_patients, p_values
 from fedstat.inference.predictions.metrics import METRICS
 from tests.support.clients import vector_clients
 
@@ -245,6 +245,15 @@ def test_joint_limits_are_bonferronis_over_clients_and_methods():
         found = fs.assess(table(), "brier", level=level).differences
         outside = (found["low"] > 0) | (found["high"] < 0)
         assert ((found["p (adjusted)"] < 1 - level) == outside).all()
+
+
+def test_levels_are_students_for_one_part_and_zero_where_they_underflow():
+    errors, df = np.array([0.0, 5.0, 45.0, 100.0, np.nan]), np.full(5, 1e5)
+    expected = 2 * stats.t.sf(errors, df)
+    for parts in ([(np.ones(5), df)], [(np.ones(5), df), (np.full(5, 3.0), df)]):
+        np.testing.assert_allclose(p_values(errors, parts), expected, rtol=1e-6)
+    few = [(np.ones(5), df), (np.full(5, 3.0), np.full(5, 2.0))]
+    np.testing.assert_allclose(critical(p_values(errors, few), few), errors, rtol=1e-6, atol=1e-8)
 
 
 def test_conclusions_name_hospitals_and_the_majority_and_whom_they_speak_of():
