@@ -257,16 +257,15 @@ def _answers(question: Question) -> Iterator[Effect]:
     why = {(s, a, b): missing(question.values[s][a], question.values[s][b]) for s, a, b in asked}
     whole = [one for one in asked if not why[one]]
     names = list(dict.fromkeys((s, arm) for s, *pair in whole for arm in pair))
-    family, inner, alone = None, None, None
+    family, inner = None, None
     if whole:
         wide = pd.concat({(s, arm): question.values[s][arm] for s, arm in names}, axis=1)
         values = wide.to_numpy(dtype=float).T[:, :, None]
         places = [(names.index((s, a)), names.index((s, b))) for s, a, b in whole]
         family = simultaneous(values, places, design=question.design, level=LEVEL)
         inner = simultaneous(values, places, design=question.design, level=2 * LEVEL - 1)
-        alone = simultaneous(values, places, design=question.design, level=LEVEL, rule="none")
     for one in asked:
-        if family is None or inner is None or alone is None or why[one]:
+        if family is None or inner is None or why[one]:
             found = dict.fromkeys(("mean", "low", "high", "p", "correlation", "could_find"), math.nan)
             yield _effect(question, one, len(whole), 0, why[one], inner=(math.nan, math.nan), **found)
             continue
@@ -275,7 +274,7 @@ def _answers(question: Question) -> Iterator[Effect]:
         yield _effect(
             question, one, len(whole), int(family.n[k]), no_limits if np.isnan(family.low[k]) else "",
             mean=float(family.estimate[k]), low=float(family.low[k]), high=float(family.high[k]),
-            inner=(float(inner.low[k]), float(inner.high[k])), p=float(alone.p[k]),
+            inner=(float(inner.low[k]), float(inner.high[k])), p=float(family.p_single[k]),
             correlation=float(family.correlation[k]), could_find=detectable(family, k, math.inf),
         )  # fmt: skip
 

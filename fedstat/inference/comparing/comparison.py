@@ -137,8 +137,8 @@ class Comparison:
         They are those of the posterior of the true difference, a t distribution about the mean difference with the
         pair's own ``se`` and ``df``: the correlated Bayesian t test (Benavoli et al. 2017) with its flat prior, and
         with a prior on variances where these are moderated. Each pair is judged alone: nothing is adjusted for their
-        number, unlike intervals and outcomes. As the margin goes to zero the larger of better and worse becomes one
-        less half of ``p (t)``.
+        number, unlike intervals and outcomes. As the margin goes to zero the larger of better and worse becomes
+        1 - p / 2, with p of the t test at that ``se``, which is ``p (t)`` where variances are not moderated.
 
         Returns
         -------

@@ -54,7 +54,7 @@ class Family:
     p : ndarray
         Adjusted p-values: below 1 - level if and only if the interval excludes zero.
     p_single : ndarray
-        p-values of each test alone.
+        p-values of each test alone: what `p` would be with rule "none".
     level : float
         Confidence level of all intervals together; of each alone with rule "none".
     rule : {"bonferroni", "none"}
@@ -321,17 +321,15 @@ def limits(found: Contrasts, level: float, rule: Rule, skewed: np.ndarray | None
         narrower = moderated < WIDEST * half
         half = np.where(narrower, moderated, WIDEST * half)
         se, df = np.where(narrower, theirs, se), np.where(narrower, more, df)
-    alone = 2 * stats.t.sf(size / se, df)
     if found.laws is not None:
         made = [law and (law.p(at), law.half_width(each)) for law, at in zip(found.laws, size.flat, strict=True)]
         p, half = np.array([sides or (np.nan, np.nan) for sides in made]).T.reshape(2, *size.shape)
-        alone = p
     low, high = found.estimate - half, found.estimate + half
     if skewed is not None:
         least, most, theirs = bootstrap_t(skewed, each / 2)
         low, high = np.minimum(low, found.estimate - most * se), np.maximum(high, found.estimate - least * se)
-        p, alone, se = np.maximum(p, theirs), np.maximum(alone, theirs), (high - low) / 2 / stats.t.isf(each / 2, df)
-    return Limits(low, high, np.asarray(np.minimum(count * p, 1.0)), np.asarray(alone), se, df)
+        p, se = np.maximum(p, theirs), (high - low) / 2 / stats.t.isf(each / 2, df)
+    return Limits(low, high, np.asarray(np.minimum(count * p, 1.0)), np.asarray(np.minimum(p, 1.0)), se, df)
 
 
 def unmoderated_because(runs: np.ndarray) -> str:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from fedstat.inference import Design, compare
 
@@ -56,7 +57,9 @@ def test_moderated_pairs_have_the_variance_of_their_intervals():
     found = compare(table(runs), margin=1e-9, simultaneous=False)
     assert (found.differences["df"] > 4).any()
     larger = found.probabilities()[["better", "worse"]].max(axis=1)
-    np.testing.assert_allclose(larger, 1 - found.differences["p (t)"].astype(float) / 2, atol=1e-5)
+    difference, se, df = (found.differences[name].astype(float) for name in ("difference", "se", "df"))
+    np.testing.assert_allclose(larger, stats.t.cdf(difference.abs() / se, df), atol=1e-5)
+    assert (found.differences["p (t)"] >= 2 - 2 * larger - 1e-5).all()  # pays for the choice of the variance
 
 
 def test_losses_turn_around_and_other_metrics_have_no_better_side():
