@@ -51,7 +51,7 @@ def from_csv(
     ----------
     path : path
         The file, on this machine: addresses are refused. Columns are separated by commas, tabs or semicolons; between
-        semicolons numbers may have decimal commas.
+        semicolons numbers may have decimal commas. Blanks around words count for nothing.
     client, target : str
         Names of the client and of the target column. Clients are told apart by the text in the file, so that 01 and 1
         are two clients; they are ordered as numbers if all of them are numbers. Targets that are all numbers make a
@@ -114,12 +114,13 @@ def read_csv(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header in every line
-            first, delimiter = partial(pd.read_csv, path, header=None, nrows=1, dtype=str), ","
-            header = first().iloc[0].tolist()
+            first = partial(pd.read_csv, path, header=None, nrows=1, dtype=str, keep_default_na=False)
+            header, delimiter = first().iloc[0].tolist(), ","
             if not {client, target} <= {*header}:
-                delimiter = separator(",".join(map(str, header)))
+                delimiter = separator(",".join(header))
                 header = first(sep=delimiter).iloc[0].tolist()
-            empty = {name: list(_MISSING if raw and name not in (client, target) else _MISSING[:1]) for name in header}
+            named = [name or f"Unnamed: {i}" for i, name in enumerate(header)]
+            empty = {name: list(_MISSING if raw and name not in (client, target) else _MISSING[:1]) for name in named}
             table = pd.read_csv(
                 path,
                 sep=delimiter,
@@ -145,11 +146,13 @@ def read_csv(
             raise ValueError(f"{path} has no column {name!r}{_known(name, table)}")
     if table.empty:
         raise ValueError(f"{path} has a header but no samples.")
-    table[target] = table[target].mask(table[target].astype(str).str.strip().isin(_MISSING))
+    for name in table.columns[table.dtypes == "str"]:
+        table[name] = table[name].str.strip().replace("", np.nan)
+    table[target] = table[target].mask(table[target].isin(_MISSING))
     x = table[_input_columns(path, table, {"client": client, "target": target}, inputs, drop)]
     if delimiter == ";":
-        table[target] = table[target].str.replace(r"^(\s*[-+]?\d+),(\d+\s*)$", r"\1.\2", regex=True)
-        for name in text_columns(x):
+        table[target] = table[target].str.replace(r"^([-+]?\d+),(\d+)$", r"\1.\2", regex=True)
+        for name in x.columns[x.dtypes == "str"]:
             numbers = pd.to_numeric(x[name].str.replace(",", "."), errors="coerce")
             if numbers.notna().equals(x[name].notna()):
                 x = x.assign(**{name: numbers})
@@ -252,12 +255,9 @@ def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:
     import pandas as pd
 
     known = pd.Series(column.unique())
-    if (numbers := pd.to_numeric(known, errors="coerce")).notna().all():
-        column, known = column.str.strip(), known.str.strip()
-    else:
-        numbers = numbers * 0
-    names = list(dict.fromkeys(name for _, name in sorted(zip(numbers.fillna(0), known, strict=True))))
-    return column.to_numpy(dtype=str), names
+    if (numbers := pd.to_numeric(known, errors="coerce")).isna().any():
+        numbers = pd.Series(0, known.index)
+    return column.to_numpy(dtype=str), [name for _, name in sorted(zip(numbers, known, strict=True))]
 
 
 def _targets(column: pd.Series) -> np.ndarray:
@@ -268,8 +268,8 @@ def _targets(column: pd.Series) -> np.ndarray:
         numbers = pd.to_numeric(column).to_numpy()
     except (ValueError, TypeError):
         return column.to_numpy(dtype=str)
-    merged = numbers.dtype.kind != "f" and column.str.strip().nunique() > len(np.unique(numbers))
-    return column.str.strip().to_numpy(dtype=str) if merged else numbers
+    merged = numbers.dtype.kind != "f" and column.nunique() > len(np.unique(numbers))
+    return column.to_numpy(dtype=str) if merged else numbers
 
 
 def from_npz(

@@ -275,8 +275,9 @@ def test_a_csv_of_another_country_is_the_same_clients(tmp_path, separator, decim
     table = pd.DataFrame(rng.normal(size=(30, 3)).round(3), columns=["a", "b; or c", "y"])
     table.insert(0, "client", np.where(np.arange(30) % 2, "Graz, Ost", "Köln; 1"))
     if prepare:
-        table = table.assign(word=np.where(rng.random(30) < 0.5, "1,5 mg", "none"))
-        table.loc[3, "a"] = np.nan
+        table = table.assign(word=np.where(rng.random(30) < 0.5, "1,5 mg", "none"), smokes=rng.random(30) < 0.5)
+        table = table.astype({"smokes": object})
+        table.loc[3, ["a", "smokes"]] = None
     table.to_csv(path, index=False)
     expected = data.from_csv(path, prepare=prepare)
     table.to_csv(path, index=False, sep=separator, decimal=decimal)
@@ -287,6 +288,31 @@ def test_a_csv_of_another_country_is_the_same_clients(tmp_path, separator, decim
     path.write_text("client;a;y\n1;2;0\n1;;0\n")
     with pytest.raises(ValueError, match="line 3: no value in column 'a'"):
         data.from_csv(path)
+
+
+def test_blanks_around_words_of_a_csv_count_for_nothing(tmp_path):
+    cells = [[f"{'AB'[i % 2]}", f"{i}", f"{'mf'[i // 2 % 2]}", f"{['no', 'yes'][i // 4 % 2]}"] for i in range(40)]
+    padded = [[f"{' ' * (i % 3)}{cell}{' ' * (i % 2)}" for cell in row] for i, row in enumerate(cells)]
+    cells[7][2], padded[7][2] = "", " "
+    found = []
+    for name, rows in (("a", cells), ("b", padded)):
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join(map(",".join, [["client", "a", "sex", "y"], *rows])))
+        found.append(data.from_csv(path, prepare="standard"))
+    assert found[1].names == found[0].names == ("A", "B")
+    assert found[1].classes == found[0].classes == ("no", "yes")
+    np.testing.assert_array_equal(found[1].train.x, found[0].train.x)
+    np.testing.assert_array_equal(found[1].train.y, found[0].train.y)
+
+
+@pytest.mark.parametrize("name", ["NA", "null", ""])
+def test_gaps_of_a_column_whose_name_is_empty_or_says_missing_are_filled(tmp_path, name):
+    path = tmp_path / "a.csv"
+    rows = [f"{'AB'[i % 2]},{i + 0.5 if i % 5 else ''},{i // 2 % 2}" for i in range(60)]
+    path.write_text("\n".join([f"client,{name},y", *rows]))
+    x = data.from_csv(path, prepare="standard", test=0.0).train.x
+    filled = np.where(np.arange(60) % 5, np.arange(60), np.median([i for i in range(60) if i % 5]))
+    np.testing.assert_allclose(np.sort(x[:, 0]), np.sort((filled - filled.mean()) / filled.std()))
 
 
 def csv_of(path, codes, targets, **options):
