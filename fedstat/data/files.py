@@ -70,7 +70,8 @@ def from_csv(
     ValueError
         For ragged lines, missing columns, text or missing values in input columns, and missing targets, which NA, NaN
         and null are as well; with "standard" also for a column of text with more different values than half of its
-        rows, or of numbers and some text, unless `inputs` names it. The message names the line or the column.
+        rows, or of numbers and some text, unless `inputs` names it; and for targets of numbers and some text, unless
+        they are few. The message names the line or the column.
 
     Examples
     --------
@@ -183,7 +184,7 @@ def read_csv(
         with np.errstate(over="ignore"):
             narrow = held.astype(np.float32)
         held = narrow if np.array_equal(narrow, held) else held  # as float32 if it holds all exactly
-    return held, _targets(table[target]), *_owners(table[client])
+    return held, _targets(path, table[target]), *_owners(table[client])
 
 
 def _known(name: str, table: pd.DataFrame) -> str:
@@ -216,24 +217,14 @@ def _input_columns(
 
 
 def _check_columns(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
-    """Warn of columns that seem to hold case numbers; refuse text to be encoded that tells most rows apart.
-
-    Numbers among which there is some text are refused as well: each of them would be a word.
-    """
-    import pandas as pd
+    """Warn of columns that seem to hold case numbers; refuse text to be encoded that tells most rows apart."""
     from pandas.api.types import is_numeric_dtype
 
     for name in x.columns:
         rows, values = int(x[name].count()), x[name].nunique()
-        text = name in encoded
-        stray = x[name][x[name].notna() & pd.to_numeric(x[name], errors="coerce").isna()]
-        words = pd.to_numeric(stray.astype(str).str.replace(",", "."), errors="coerce").isna()  # no decimal commas
-        if text and values > FEW and 2 * words.sum() < rows:
-            raise ValueError(
-                f"{path}: column {name!r} holds numbers and in {len(stray)} of {rows} rows text, such as "
-                f"{stray.iloc[0]!r}, so that each value would become an input. Write numbers, with points, or nothing "
-                "there, or name the column in inputs if words are meant."
-            )
+        if text := name in encoded:
+            remedy = "Write numbers, with points, or nothing there, or name the column in inputs if words are meant."
+            _check_numbers(path, x[name].dropna(), "an input", remedy)
         numbers = is_numeric_dtype(x[name]) and CASE_NUMBER.search(name) is not None
         if values <= max(rows / 3, FEW) or not (text or (numbers and (x[name].dropna() % 1 == 0).all())):
             continue
@@ -250,6 +241,19 @@ def _check_columns(path: Path, x: pd.DataFrame, encoded: Sequence[str]) -> None:
         )
 
 
+def _check_numbers(path: Path, column: pd.Series, become: str, remedy: str) -> None:
+    """Refuse text that is numbers for the most part, with decimal commas or some words among them."""
+    import pandas as pd
+
+    stray = column[pd.to_numeric(column, errors="coerce").isna()]
+    words = pd.to_numeric(stray.astype(str).str.replace(",", "."), errors="coerce").isna()  # no decimal commas
+    if column.nunique() > FEW and 2 * words.sum() < len(column):
+        raise ValueError(
+            f"{path}: column {column.name!r} holds numbers and in {len(stray)} of {len(column)} rows text, such as "
+            f"{stray.iloc[0]!r}, so that each value would become {become}. {remedy}"
+        )
+
+
 def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:
     """Return the client of each sample, and all clients in order: as numbers if all of them are numbers."""
     import pandas as pd
@@ -260,13 +264,14 @@ def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:
     return column.to_numpy(dtype=str), [name for _, name in sorted(zip(numbers, known, strict=True))]
 
 
-def _targets(column: pd.Series) -> np.ndarray:
+def _targets(path: Path, column: pd.Series) -> np.ndarray:
     """Return the targets as numbers if all are numbers and no two texts mean the same whole number; else as text."""
     import pandas as pd
 
     try:
         numbers = pd.to_numeric(column).to_numpy()
     except (ValueError, TypeError):
+        _check_numbers(path, column, "a class", "Write numbers, with points, or words where classes are meant.")
         return column.to_numpy(dtype=str)
     merged = numbers.dtype.kind != "f" and column.nunique() > len(np.unique(numbers))
     return column.to_numpy(dtype=str) if merged else numbers

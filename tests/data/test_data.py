@@ -315,6 +315,15 @@ def test_gaps_of_a_column_whose_name_is_empty_or_says_missing_are_filled(tmp_pat
     np.testing.assert_allclose(np.sort(x[:, 0]), np.sort((filled - filled.mean()) / filled.std()))
 
 
+@pytest.mark.parametrize(("first", "other", "rows"), [("0,5", "0,{}", 90), (">89", "{}", 1)])
+def test_targets_of_numbers_with_some_text_are_no_classes(tmp_path, first, other, rows):
+    path = tmp_path / "a.csv"
+    targets = [first, *(other.format(i % 30) for i in range(89))]
+    path.write_text("\n".join(["client\ta\ty", *(f"{'AB'[i % 2]}\t{i}\t{y}" for i, y in enumerate(targets))]))
+    with pytest.raises(ValueError, match=f"'y' holds numbers and in {rows} of 90 rows .* '{first}', .* become a class"):
+        data.from_csv(path)
+
+
 def csv_of(path, codes, targets, **options):
     """A file with three samples for every code and target."""
     lines = [f"{code},{i},{y}" for i, (code, y) in enumerate(zip(codes * 3, targets * 3, strict=True))]
