@@ -144,6 +144,8 @@ def from_indices(
     (5, (8, 8), (0, 1, 2))
     """
     y = unmasked("y", y)
+    if hasattr(x, "infer_objects"):  # a data frame, in which numbers may be objects, as where some cells hold None
+        x = x.infer_objects()
     if prepare is None or not (hasattr(x, "iloc") or isinstance(x, np.ndarray)):
         x = unmasked("x", x)
     if y.ndim != 1 or x.ndim < 1 or len(x) != len(y):
@@ -169,7 +171,9 @@ def from_indices(
             f"x must be numeric, got dtype {x.dtype}. Encode categories as numbers first, or give a data frame and "
             'prepare="standard", or a ColumnTransformer with a OneHotEncoder.'
         )
-    low, high = _range(x) if x.dtype.kind in "iu" else (0, 0)
+    whole = in_blocks(x) if x.dtype.kind in "iu" else ()
+    ends = [(int(block.min(initial=0)), int(block.max(initial=0))) for _, block in whole]
+    low, high = min((low for low, _ in ends), default=0), max((high for _, high in ends), default=0)
     if tokens and (x.dtype.kind not in "iu" or low < 0):
         raise ValueError(f"x must hold tokens 0, 1, ..., got {x.dtype} from {low}.")
     table = partition.labels
@@ -209,12 +213,6 @@ def from_indices(
     )
 
 
-def _range(x: np.ndarray) -> tuple[int, int]:
-    """Return the smallest and the largest of whole numbers and of zero."""
-    ends = [(int(block.min(initial=0)), int(block.max(initial=0))) for _, block in in_blocks(x)]
-    return min((low for low, _ in ends), default=0), max((high for _, high in ends), default=0)
-
-
 def _gathered(x: np.ndarray, index: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray | Mapped:
     """Return the rows at `index` in a type; those of a file stay there."""
     mapped = Mapped(x, index, dtype)
@@ -230,6 +228,8 @@ def _gathered(x: np.ndarray, index: np.ndarray, dtype: np.dtype[Any]) -> np.ndar
 
 def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarray, tuple[Any, ...] | None]:
     """Return the targets as codes, with the classes that the codes mean; a regression's targets stay as they are."""
+    import pandas as pd
+
     if classes is not None:
         if y.dtype.kind not in "iu":
             raise ValueError(f"y must hold codes 0..{len(classes) - 1} of the classes, got dtype {y.dtype}.")
@@ -238,6 +238,9 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
             i = outside[0]
             raise ValueError(f"y must hold codes 0..{len(classes) - 1} of the classes; sample {i} has {y[i]}.")
         return y.astype(np.int64), tuple(classes)
+    if y.dtype == object:
+        check_labels("y", y)
+        y = pd.Series(y).infer_objects().to_numpy()
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")

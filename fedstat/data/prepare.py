@@ -37,8 +37,16 @@ def transformer_of(prepare: Any, x: Any = None) -> Any:
         numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
         if not (text := text_columns(x)):
             return numbers
+        from pandas.api.types import infer_dtype
+
         from fedstat.data.words import Words
 
+        for name in text:
+            if (kind := infer_dtype(x[name])) not in ("string", "boolean", "categorical", "empty"):
+                raise ValueError(
+                    f"column {name!r} holds values of the kind {kind}, which are no words. Write numbers, such as the "
+                    "days from a first date, or text where each value is to be an input."
+                )
         return ColumnTransformer([("words", Words.of(x[text]), text)], remainder=numbers)
     if isinstance(prepare, type) or not (hasattr(prepare, "fit") and hasattr(prepare, "transform")):
         raise ValueError(

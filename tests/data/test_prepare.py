@@ -1,6 +1,7 @@
 """Inputs prepared by what training samples teach, and by nothing else."""
 
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 
 import numpy as np
@@ -206,6 +207,35 @@ def test_standard_encodes_text_and_gaps_in_it(tmp_path):
     assert fs.data.from_csv(tmp_path / "ids.csv", prepare="standard", drop=["stage"]).train.x.shape[1] == 3
     meant = fs.data.from_csv(tmp_path / "ids.csv", prepare="standard", inputs=["stage", "a"])
     assert meant.train.x.shape[1] == 32 + 1
+
+
+def test_numbers_that_are_objects_are_numbers():
+    town = np.array(["a", "b", "c"])[CLIENT]
+    table = pd.DataFrame({"a": HOLES[:, 0], "n": np.arange(90), "town": town})
+    held = table.astype(object).where(table.notna(), None)  # as a database returns it
+    for prepare, columns in (("standard", ["a", "n", "town"]), (None, ["n"])):
+        due = fs.data.from_arrays(table[columns], X[:, 0], CLIENT, prepare=prepare)
+        found = fs.data.from_arrays(held[columns], X[:, 0].astype(object), CLIENT, prepare=prepare)
+        assert found.classes is None
+        np.testing.assert_array_equal(found.train.x, due.train.x)
+        np.testing.assert_array_equal(found.train.y, due.train.y)
+    assert fs.data.from_arrays(X, Y.astype(object), CLIENT).classes == (0, 1)
+    with pytest.raises(ValueError, match="y has no value at sample 3"):
+        fs.data.from_arrays(X, [*X[:3, 0], None, *X[4:, 0]], CLIENT)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pd.date_range("2020-01-01", periods=90, tz="Europe/Berlin"), "datetime64"),
+        ([Decimal(k) / 4 for k in range(90)], "decimal"),
+        ([*range(89), ">89"], "mixed-integer"),
+    ],
+)
+def test_what_is_neither_number_nor_word_is_refused(values, kind):
+    table = pd.DataFrame({"a": X[:, 0], "seen": values})
+    with pytest.raises(ValueError, match=f"column 'seen' holds values of the kind {kind}, .* no words. Write numbers"):
+        fs.data.from_arrays(table, Y, CLIENT, prepare="standard")
 
 
 @pytest.mark.parametrize("fit_on", ["pooled", "client"])
