@@ -238,7 +238,7 @@ def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     defaults = {"seed": 0, "client": ALL, "name": found.get("client", ALL), "estimand": "", "split": ""}
     found = found.assign(**{name: value for name, value in defaults.items() if name not in found})
     seeds = pd.to_numeric(found["seed"], errors="coerce")
-    if (wrong := seeds.isna() | (seeds % 1 != 0)).any():
+    if (wrong := seeds.isna() | (seeds // 1 != seeds)).any():
         raise ValueError(f"{path}: seed must be a whole number, got {found['seed'][wrong].iloc[0]!r}.")
     found["seed"] = seeds.astype(np.int64)
     return found.astype(dict.fromkeys((*_TEXT, "name"), str))
@@ -261,7 +261,7 @@ def _check_classes(found: pd.DataFrame, wide: list[str], path: Path) -> None:
             )
         found.loc[off, wide] = found.loc[off, wide].div(sums[off], axis=0)
     outcome = found["outcome"]
-    if pd.api.types.is_numeric_dtype(outcome) and (outcome % 1 == 0).all():
+    if pd.api.types.is_numeric_dtype(outcome) and (outcome // 1 == outcome).all():
         outcome = outcome.astype(np.int64)
     found["outcome"] = outcome.astype(str)
     known = {name.removeprefix(_CLASS) for name in wide}
@@ -401,7 +401,7 @@ def _coded(table: pd.DataFrame, name: str) -> tuple[tuple[Any, ...], pd.DataFram
     values = table[name]
     if not pd.api.types.is_numeric_dtype(values):
         numbers = pd.to_numeric(values.astype(str), errors="coerce")
-        values = numbers if numbers.notna().all() else values.astype(str)
+        values = numbers if (numbers.abs() < 2.0**63).all() else values.astype(str)  # larger ones would be rounded
     codes, known = pd.factorize(values, sort=True)
     plain = [int(one) if isinstance(one, float) and one % 1 == 0 else one for one in known.tolist()]
     return tuple(plain), table.assign(**{name: codes})

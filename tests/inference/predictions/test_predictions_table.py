@@ -89,7 +89,10 @@ def test_files_and_rows_without_a_number_read_the_same(tmp_path):
     ROWS.to_parquet(tmp_path / "p.parquet")
     by_order = ROWS.drop(columns="sample")
     two_columns = by_order.assign(p_1=ROWS["probability"], p_0=1 - ROWS["probability"]).drop(columns="probability")
-    for given in (tmp_path / "p.csv", str(tmp_path / "p.parquet"), by_order, two_columns):
+    arrow = ROWS.assign(seed=0).convert_dtypes(dtype_backend="pyarrow")
+    classes = two_columns.convert_dtypes(dtype_backend="pyarrow")
+    long = ROWS.assign(sample=[f"{10**20 + k}" for k in ROWS["sample"]]).sample(frac=1, random_state=0)
+    for given in (tmp_path / "p.csv", str(tmp_path / "p.parquet"), by_order, two_columns, arrow, classes, long):
         pd.testing.assert_frame_equal(fs.assess(given, "brier").pooled, expected)
 
 
