@@ -309,7 +309,7 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     Raises
     ------
     ValueError
-        If no group has `min_size` samples, or one is not in `order`.
+        If a sample has no group, no group has `min_size` samples, or one is not in `order`.
 
     Examples
     --------
@@ -318,7 +318,9 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     >>> list(zip(part.names, [i.tolist() for i in part.train]))
     [('Aachen', [1]), ('Bonn', [0, 2])]
     """
-    codes, names = factorized(np.asarray(group))
+    group = np.asarray(group)
+    check_labels("group", group)
+    codes, names = factorized(group)
     counts = np.bincount(codes, minlength=len(names))
     by_name = np.argsort(codes.astype(np.min_scalar_type(len(names))), kind="stable")  # by radix up to 65,535 groups
     parts = np.split(by_name, np.cumsum(counts)[:-1])

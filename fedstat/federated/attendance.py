@@ -288,7 +288,7 @@ class Trace:
         if table.empty:
             raise ValueError("table must hold a row for each client that is asked in a round, and it holds none.")
         ids = {name: _whole(name, table[name], least) for name, least in (("round", 1), ("client", 0))}
-        fits = table["work"].between(0, 1) if table["work"].dtype.kind in "iuf" else pd.Series([False])
+        fits = table["work"].between(0, 1).fillna(False) if table["work"].dtype.kind in "iuf" else pd.Series([False])
         if not fits.all():
             wrong = table["work"].iloc[int(np.argmin(fits))]
             raise ValueError(f"work must hold shares in [0, 1], got {wrong!r} in row {int(np.argmin(fits))} (from 0).")

@@ -326,6 +326,8 @@ def test_hostile_and_wrong_npz(tmp_path, monkeypatch, arrays, message):
         (lambda: data.domains(Y.astype(str), {"a": ["0"], "b": ["1"]}, 3), "multiple of the 2 domains, got 3"),
         (lambda: data.own_test(data.iid(600, 3), Y, TEST), "client 0 trains on test sample"),
         (lambda: data.own_test(data.by_group(Y), Y, Y > 99), "client 0 has no test samples"),
+        (lambda: data.by_group(["Bonn", None]), "group has no value at sample 1. Drop such samples or name them"),
+        (lambda: data.by_group([1.0, 2.0, np.nan]), "group has no value at sample 2"),
         (lambda: Partition(()), "at least one client"),
         (lambda: Partition(([0], [1]), ([2],)), "test has entries for 1 clients, train for 2"),
         (lambda: Partition(([-1],)), "client 0 must hold sample numbers in train, got"),

@@ -55,6 +55,7 @@ def test_what_is_no_participation_is_told_what_would_be(wrong):
         (LOG.assign(work="a"), r"work must hold shares in \[0, 1\], got 'a' in row 0"),
         (LOG.assign(work=[1.0, 2.0]), r"work must hold shares in \[0, 1\], got .*2.0.* in row 1"),
         (LOG.assign(work=[None, 1.0]), r"work must hold shares in \[0, 1\], got .*nan.* in row 0"),
+        (LOG.assign(work=[1.0, None]).convert_dtypes(), r"work must hold shares in \[0, 1\], got <NA> in row 1"),
         (LOG.head(0), "table must hold a row for each client that is asked in a round, and it holds none"),
     ],
 )
