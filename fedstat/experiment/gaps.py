@@ -1,4 +1,4 @@
-"""What a table lacks: values, which were filled, words that training does not have, and classes of a client."""
+"""What a table lacks: values, which were filled, words that training does not have, classes or samples of a client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pandas as pd
 from fedstat.data import Partition
 from fedstat.data.prepare import text_columns
 from fedstat.experiment.build import Setup
+from fedstat.experiment.dealing import Group
 from fedstat.inference.formatting import first_of
 
 #: How missing numbers are filled, by whose training samples teach it.
@@ -20,7 +21,7 @@ _LISTED = 12
 
 
 def gaps(setup: Setup) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return what a table lacks, and sentences of it; nothing for other data.
+    """Return what a table lacks, and sentences of it; for other data only which groups are too small to be clients.
 
     There is a row for each client, new ones included, and column in which something is missing or unknown. Counts are
     those of the first seed's clients. A word is unknown if no training sample has it under one of the seeds, or others
@@ -28,7 +29,7 @@ def gaps(setup: Setup) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """
     experiment, x = setup.experiment, setup.dataset.x
     if experiment.data.prepare is None or x.ndim != 2:
-        return pd.DataFrame(), ()
+        return pd.DataFrame(), tuple(_left_out(setup))
     table = x if hasattr(x, "iloc") else pd.DataFrame(x, columns=[f"column {j}" for j in range(x.shape[1])])
     text = text_columns(table)
     index, owner = _held(setup.partitions[experiment.seeds[0]])
@@ -43,7 +44,7 @@ def gaps(setup: Setup) -> tuple[pd.DataFrame, tuple[str, ...]]:
     found["unknown words"] = ["; ".join(sorted(unknown.get(place, ()))) for place in places]
     found = found[(found["missing"] > 0) | (found["unknown words"] != "")]
     found = found[["client", "column", "samples", "missing", "filled with", "unknown words"]]
-    said = (*_sentences(found, len(index)), *_one_class(setup, index, owner))
+    said = (*_sentences(found, len(index)), *_one_class(setup, index, owner), *_left_out(setup))
     dealt = {frozenset(zip(*map(np.ndarray.tolist, _held(of)), strict=True)) for of in setup.partitions.values()}
     if said and len(dealt) > 1:
         named = f"clients that are named, and values that are counted, are those of seed {experiment.seeds[0]}"
@@ -107,3 +108,13 @@ def _one_class(setup: Setup, index: np.ndarray, owner: np.ndarray) -> list[str]:
         return []
     listed = first_of((f'{client} ("{classes[code]}")' for client, code in alone.items()), _LISTED)
     return [f"All samples are of one class at {listed}: accuracy there says nothing of the other classes."]
+
+
+def _left_out(setup: Setup) -> list[str]:
+    """Name the groups that are too small to be clients."""
+    spec, groups = setup.experiment.partition, setup.dataset.groups
+    if not isinstance(spec, Group):
+        return []
+    names = map(str, groups[spec.by or next(iter(groups))])
+    small = sorted({*names} - {*setup.partitions[setup.experiment.seeds[0]].names})
+    return [f"Left out, with fewer than min_size = {spec.min_size} samples: {first_of(small, _LISTED)}."] * bool(small)

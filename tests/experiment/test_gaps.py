@@ -201,3 +201,16 @@ def test_new_sites_that_cannot_be_are_refused(tmp_path, new, message):
 def run(folder, new, *more):
     (folder / "mine.toml").write_text(FILE.replace("NEW", new))
     return CliRunner().invoke(app, ["run", str(folder / "mine.toml"), "--out", str(folder / "out"), *more])
+
+
+@pytest.mark.parametrize("prepare", [{"prepare": "standard"}, {}])
+def test_groups_that_are_too_small_to_be_clients_are_named(tmp_path, prepare):
+    site = [*np.repeat(TOWNS, 20), "Essen", *["Fulda"] * 2]
+    table = pd.DataFrame({"client": site, "age": np.arange(83.0), "y": np.arange(83) % 2})
+    for least, rows, left in ((2, 80, []), (2, 83, ["Essen"]), (3, 83, ["Essen", "Fulda"])):
+        table[:rows].to_csv(tmp_path / "t.csv", index=False)
+        partition = {"kind": "group", "test": 0.2, "min_size": least}
+        setup = set_up(parse(changed(data={"file": "t.csv", **prepare}, partition=partition), tmp_path))
+        assert not {*left} & {*setup.clients[0].names}
+        said = [f"Left out, with fewer than min_size = {least} samples: {', '.join(left)}."]
+        assert [one for one in gaps(setup)[1] if "Left out" in one] == said * bool(left)
