@@ -239,8 +239,7 @@ def coded(y: np.ndarray, classes: Sequence[Any] | None = None) -> tuple[np.ndarr
             raise ValueError(f"y must hold codes 0..{len(classes) - 1} of the classes; sample {i} has {y[i]}.")
         return y.astype(np.int64), tuple(classes)
     if y.dtype == object:
-        check_labels("y", y)
-        y = pd.Series(y).infer_objects().to_numpy()
+        y = pd.Series(check_labels("y", y)).infer_objects().to_numpy()
     if np.issubdtype(y.dtype, np.floating):
         if not np.isfinite(y).all():
             raise ValueError(f"y must be finite; sample {np.flatnonzero(~np.isfinite(y))[0]} is not.")

@@ -89,13 +89,14 @@ class Samples:
                         f"x holds whole numbers, which are tokens 0, 1, ...; client {k}, sample {i} holds "
                         f"{block[tuple(where)]}. Give inputs that are no tokens a floating type."
                     )
-                imputed = (
-                    ', or give fs.data.from_arrays or from_csv prepare="standard", which imputes by what training '
+                value, other = (
+                    block[tuple(where)],
+                    ', or give fs.data.from_arrays or from_csv prepare="standard", which',
                 )
-                lacks = name == "x" and np.isnan(block[tuple(where)])
+                lacks = bool(name == "x" and np.isnan(value))
                 raise ValueError(
-                    f"{name} must be finite; client {k}, sample {i} holds {block[tuple(where)]}. "
-                    f"Drop such samples{f'{imputed}samples teach' * bool(lacks)}."
+                    f"{name} must be finite; client {k}, sample {i} holds {value}. Drop such samples"
+                    f"{f'{other} imputes by what training samples teach' * lacks}."
                 )
 
     @classmethod

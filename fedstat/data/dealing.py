@@ -64,9 +64,8 @@ def one_label_shards(y: np.ndarray, clients: int, *, seed: int = 0) -> Partition
     >>> [sorted(set(y[i].tolist())) for i in part.train]
     [[0], [0], [1], [1], [2], [2]]
     """
-    y = np.asarray(y)
+    y = check_labels("y", y)
     _check(len(y), clients)
-    check_labels("y", y)
     labels, counts = np.unique(y, return_counts=True)
     each, rest = divmod(clients, len(labels))
     if rest:
@@ -113,9 +112,8 @@ def shards(y: np.ndarray, clients: int, classes_per_client: int, *, seed: int = 
     >>> [sorted(set(y[i].tolist())) for i in part.train]
     [[1, 2], [0, 1], [0, 2]]
     """
-    y = np.asarray(y)
+    y = check_labels("y", y)
     _check(len(y), clients)
-    check_labels("y", y)
     labels, counts = np.unique(y, return_counts=True)
     if not 1 <= whole("classes_per_client", classes_per_client) <= len(labels):
         raise ValueError(f"classes_per_client must lie between 1 and {len(labels)}, got {classes_per_client}.")
@@ -191,11 +189,10 @@ def dirichlet(
     >>> [np.bincount(y[i], minlength=3).tolist() for i in part.train]
     [[12, 2, 3], [7, 4, 0], [0, 13, 1], [1, 1, 16]]
     """
-    y = np.asarray(y)
+    y = check_labels("y", y)
     _check(len(y), clients)
     number("alpha", alpha, "(0, inf)")
     smallest = 0
-    check_labels("y", y)
     for attempt in range(whole("tries", tries, 1)):
         rng = stream(seed, "partition", attempt)
         shares = []
@@ -264,8 +261,7 @@ def dirichlet_draws(
     >>> [(len(a), len(b)) for a, b in zip(part.train, part.test)]
     [(10, 4), (10, 4), (10, 4)]
     """
-    y, test = np.asarray(y), _mask(test, len(y))
-    check_labels("y", y)
+    y, test = check_labels("y", y), _mask(test, len(y))
     number("alpha", alpha, "(0, inf)")
     for name, value in (("clients", clients), ("train", train), ("held_out", held_out)):
         whole(name, value, 1)
@@ -318,9 +314,7 @@ def by_group(group: np.ndarray, *, min_size: int = 1, order: Sequence[str] | Non
     >>> list(zip(part.names, [i.tolist() for i in part.train]))
     [('Aachen', [1]), ('Bonn', [0, 2])]
     """
-    group = np.asarray(group)
-    check_labels("group", group)
-    codes, names = factorized(group)
+    codes, names = factorized(check_labels("group", group))
     counts = np.bincount(codes, minlength=len(names))
     by_name = np.argsort(codes.astype(np.min_scalar_type(len(names))), kind="stable")  # by radix up to 65,535 groups
     parts = np.split(by_name, np.cumsum(counts)[:-1])
@@ -460,16 +454,18 @@ def own_test(
     return replace(partition, test=tuple(parts))
 
 
-def check_labels(name: str, labels: np.ndarray) -> None:
-    """Refuse labels without an order, and missing ones, which would become a class or a client of their own."""
+def check_labels(name: str, labels: np.ndarray) -> np.ndarray:
+    """Return labels; refuse those without an order, and missing ones, which would become a class or a client."""
     import pandas as pd
 
+    labels = np.asarray(labels)
     if labels.dtype.kind not in "biufUSO":
         raise ValueError(f"{name} must hold labels, text or numbers, got dtype {labels.dtype}.")
     if (missing := pd.isna(labels)).any():
         raise ValueError(f"{name} has no value at sample {missing.argmax()}. Drop such samples or name them.")
     if labels.dtype.kind == "O" and 0 < sum(isinstance(v, str) for v in labels.tolist()) < len(labels):
         raise ValueError(f"{name} holds both text and other labels. Make all of them text, or none.")
+    return labels
 
 
 def _check(samples: int, clients: int) -> None:

@@ -68,10 +68,9 @@ def from_csv(
     Raises
     ------
     ValueError
-        For ragged lines, missing columns, text or missing values in input columns, and missing targets, which NA, NaN
-        and null are as well; with "standard" also for a column of text with more different values than half of its
-        rows, or of numbers and some text, unless `inputs` names it; and for targets of numbers and some text, unless
-        they are few. The message names the line or the column.
+        For ragged lines, missing columns, text or missing values in input columns, and targets that are missing, as NA,
+        NaN and null are, or numbers with some text; with "standard" also for a column of text with more different
+        values than half of its rows, or numbers with some text, unless `inputs` names it. The message names the place.
 
     Examples
     --------
@@ -184,7 +183,10 @@ def read_csv(
         with np.errstate(over="ignore"):
             narrow = held.astype(np.float32)
         held = narrow if np.array_equal(narrow, held) else held  # as float32 if it holds all exactly
-    return held, _targets(path, table[target]), *_owners(table[client])
+    names = sorted(table[client].unique())
+    if not np.isnan(numbers := pd.to_numeric(np.array(names, dtype=object), errors="coerce")).any():
+        names = [names[k] for k in np.argsort(numbers, kind="stable")]
+    return held, _targets(path, table[target]), table[client].to_numpy(dtype=str), names
 
 
 def _known(name: str, table: pd.DataFrame) -> str:
@@ -252,16 +254,6 @@ def _check_numbers(path: Path, column: pd.Series, become: str, remedy: str) -> N
             f"{path}: column {column.name!r} holds numbers and in {len(stray)} of {len(column)} rows text, such as "
             f"{stray.iloc[0]!r}, so that each value would become {become}. {remedy}"
         )
-
-
-def _owners(column: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """Return the client of each sample, and all clients in order: as numbers if all of them are numbers."""
-    import pandas as pd
-
-    known = pd.Series(column.unique())
-    if (numbers := pd.to_numeric(known, errors="coerce")).isna().any():
-        numbers = pd.Series(0, known.index)
-    return column.to_numpy(dtype=str), [name for _, name in sorted(zip(numbers, known, strict=True))]
 
 
 def _targets(path: Path, column: pd.Series) -> np.ndarray:

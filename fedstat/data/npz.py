@@ -34,7 +34,14 @@ def read_npz(path: str | Path, wanted: Mapping[str, str], *, optional: Mapping[s
         arrays = {}
         for name, kinds in {**wanted, **optional}.items():
             if name in names:
-                arrays[name] = _read(path, archive, name, kinds)
+                with _member(path, archive, name) as (stream, size, (shape, _, dtype)):
+                    if dtype.kind not in kinds:
+                        raise ValueError(f"it has dtype {dtype}, where one of kind {' or '.join(kinds)} is needed")
+                    if any(side < 0 for side in shape) or stream.tell() + math.prod(shape) * dtype.itemsize != size:
+                        raise ValueError(f"its shape {shape} does not fit its {size:,} bytes")
+                    stream.seek(0)
+                    array = npy.read_array(stream, allow_pickle=False)
+                    arrays[name] = array.astype(dtype.newbyteorder("="), copy=False)
             elif name in wanted:
                 raise ValueError(f"{path} has no array {name!r}; it has {', '.join(map(repr, names)) or 'none'}.")
         return arrays
@@ -72,13 +79,3 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[tuple[I
             yield stream, member.file_size, read(stream)
     except Exception as error:
         raise ValueError(f"{path}: array {name!r} cannot be read: {error}.") from None
-
-
-def _read(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) -> np.ndarray:
-    with _member(path, archive, name) as (stream, size, (shape, _, dtype)):
-        if dtype.kind not in kinds:
-            raise ValueError(f"it has dtype {dtype}, where one of kind {' or '.join(kinds)} is needed")
-        if any(side < 0 for side in shape) or stream.tell() + math.prod(shape) * dtype.itemsize != size:
-            raise ValueError(f"its shape {shape} does not fit its {size:,} bytes")
-        stream.seek(0)
-        return npy.read_array(stream, allow_pickle=False).astype(dtype.newbyteorder("="), copy=False)

@@ -60,7 +60,13 @@ def from_pfllib(path: str | Path, *, validation: float = 0.0, seed: int = 0) -> 
     ([6, 6, 6], [2, 2, 2], (1, 8, 8))
     """
     path = local("path", path)
-    config = _config(path / "config.json")
+    config: dict[str, int] = {}
+    if (file := path / "config.json").is_file():
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            config = {name: int(found[name]) for name in ("num_clients", "num_classes") if name in found}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(f"{file} is damaged: {error}.") from None
     count = len(list((path / "train").glob("*.npz")))
     if count == 0 or config.get("num_clients", count) != count:
         raise ValueError(
@@ -78,17 +84,6 @@ def from_pfllib(path: str | Path, *, validation: float = 0.0, seed: int = 0) -> 
     classes = range(config["num_classes"]) if "num_classes" in config else None
     with naming(path):
         return from_indices(x, y, partition, validation=validation, seed=seed, tokens=tokens, classes=classes)
-
-
-def _config(path: Path) -> dict[str, int]:
-    """Return the numbers of clients and classes, as far as there are any."""
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {name: int(found[name]) for name in ("num_clients", "num_classes") if name in found}
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
 
 
 def _samples(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray]:

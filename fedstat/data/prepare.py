@@ -12,8 +12,6 @@ from fedstat._mapped import is_mapped
 
 #: On whose training samples a transformer is fitted: all clients' together, each client's own, or nobody's any more.
 FitOn = Literal["pooled", "client", "fitted"]
-#: Each split's sample numbers, client by client.
-Rows = dict[str, list[np.ndarray]]
 
 _WORDS = {
     "pooled": "fitted on all clients' training samples together",
@@ -28,6 +26,7 @@ def transformer_of(prepare: Any, x: Any = None) -> Any:
     It fills missing numbers with medians and standardises; of text it makes a column for each word, see `words.Words`.
     """
     if isinstance(prepare, str) and prepare == "standard":
+        from pandas.api.types import infer_dtype
         from sklearn.compose import ColumnTransformer
         from sklearn.impute import SimpleImputer
         from sklearn.pipeline import make_pipeline
@@ -37,15 +36,12 @@ def transformer_of(prepare: Any, x: Any = None) -> Any:
         numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
         if not (text := text_columns(x)):
             return numbers
-        from pandas.api.types import infer_dtype
-
         from fedstat.data.words import Words
 
         for name in text:
             if (kind := infer_dtype(x[name])) not in ("string", "boolean", "categorical", "empty"):
                 raise ValueError(
-                    f"column {name!r} holds values of the kind {kind}, which are no words. Write numbers, such as the "
-                    "days from a first date, or text where each value is to be an input."
+                    f"column {name!r} holds values of kind {kind}. Write numbers, or text if words are meant."
                 )
         return ColumnTransformer([("words", Words.of(x[text]), text)], remainder=numbers)
     if isinstance(prepare, type) or not (hasattr(prepare, "fit") and hasattr(prepare, "transform")):
@@ -64,7 +60,7 @@ def text_columns(x: Any) -> list[str]:
 
 def prepared(
     x: Any, y: np.ndarray, rows: Mapping[str, Sequence[np.ndarray]], prepare: Any, fit_on: FitOn
-) -> tuple[np.ndarray, np.ndarray, Rows, Any, str, dict[str, np.ndarray]]:
+) -> tuple[np.ndarray, np.ndarray, dict[str, list[np.ndarray]], Any, str, dict[str, np.ndarray]]:
     """Fit a transformer on training samples, and transform all samples that clients hold.
 
     `rows` are the sample numbers of each client by split; "train" is what is learnt from. `prepare` and `fit_on` are as
@@ -78,15 +74,15 @@ def prepared(
     choice("fit_on", fit_on, _WORDS)
     if is_mapped(x):
         raise ValueError("prepare would read all of x at once, which is mapped from a file. Store x prepared.")
-    transformer = transformer_of(prepare, x)
+    transformer, held = transformer_of(prepare, x), getattr(x, "iloc", x)
     order = {split: np.concatenate(parts) for split, parts in rows.items()}
     if fit_on == "client":
         kept = None
-        own = [_fit(clone(transformer), x, y, part, f"client {k}") for k, part in enumerate(rows["train"])]
-        blocks = [_apply(own[k], x, part, f"client {k}") for parts in rows.values() for k, part in enumerate(parts)]
+        own = [_fit(clone(transformer), held, y, part, f"client {k}") for k, part in enumerate(rows["train"])]
+        blocks = [_apply(own[k], held, part, f"client {k}") for parts in rows.values() for k, part in enumerate(parts)]
     else:
-        kept = transformer if fit_on == "fitted" else _fit(clone(transformer), x, y, order["train"], "all clients")
-        blocks = [_apply(kept, x, index, "all clients") for index in order.values()]
+        kept = transformer if fit_on == "fitted" else _fit(clone(transformer), held, y, order["train"], "all clients")
+        blocks = [_apply(kept, held, index, "all clients") for index in order.values()]
     if len(widths := sorted({block.shape[1] for block in blocks})) > 1:
         raise ValueError(
             f"prepare makes {widths[0]} to {widths[-1]} columns, by client, and all clients share one network. Name "
@@ -105,23 +101,19 @@ def prepared(
     return np.concatenate(blocks), y[np.concatenate([*order.values()])], numbered, kept, told, given
 
 
-def _take(x: Any, index: np.ndarray) -> Any:
-    return x.iloc[index] if hasattr(x, "iloc") else x[index]
-
-
-def _fit(transformer: Any, x: Any, y: np.ndarray, index: np.ndarray, whose: str) -> Any:
+def _fit(transformer: Any, held: Any, y: np.ndarray, index: np.ndarray, whose: str) -> Any:
     try:
-        return transformer.fit(_take(x, index), y[index])
+        return transformer.fit(held[index], y[index])
     except (ValueError, TypeError) as error:
         raise ValueError(f"prepare cannot be fitted on the training samples of {whose}: {error}") from None
 
 
-def _apply(transformer: Any, x: Any, index: np.ndarray, whose: str) -> np.ndarray:
+def _apply(transformer: Any, held: Any, index: np.ndarray, whose: str) -> np.ndarray:
     """Return transformed samples, shape (n, d), all finite."""
     from scipy import sparse
 
     try:
-        found = transformer.transform(_take(x, index))
+        found = transformer.transform(held[index])
     except (ValueError, TypeError) as error:
         raise ValueError(f"prepare cannot transform the samples of {whose}: {error}") from None
     found = np.asarray(cast(Any, found).toarray() if sparse.issparse(found) else found)

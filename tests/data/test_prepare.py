@@ -234,7 +234,7 @@ def test_numbers_that_are_objects_are_numbers():
 )
 def test_what_is_neither_number_nor_word_is_refused(values, kind):
     table = pd.DataFrame({"a": X[:, 0], "seen": values})
-    with pytest.raises(ValueError, match=f"column 'seen' holds values of the kind {kind}, .* no words. Write numbers"):
+    with pytest.raises(ValueError, match=f"column 'seen' holds values of kind {kind}. Write numbers"):
         fs.data.from_arrays(table, Y, CLIENT, prepare="standard")
 
 
