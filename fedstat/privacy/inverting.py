@@ -17,6 +17,7 @@ from fedstat._progress import progress_bar
 from fedstat._random import stream
 from fedstat.federated.client.local import Batch, ClientData, Context, Learner
 from fedstat.federated.client.network import Params
+from fedstat.federated.slots import is_statistic
 from fedstat.privacy.observing import Observation, weight_of_steps
 
 Objective = Literal["squared", "cosine"]
@@ -186,7 +187,7 @@ class _Attack:
     observation: Observation
     learner: Learner
     params: Params
-    aux: Params
+    prepare: Callable[[Tensor, Tensor], tuple[Params, Params]]
     labels: Tensor | None
     classes: int
     cosine: bool
@@ -233,25 +234,23 @@ class _Attack:
         seen = self.observation
         if not self.simulate or seen.look.steps == 1:
             return self.one_gradient(self.params, x, y)
-        now, speed, change = dict(self.params), dict[str, Tensor](), dict[str, Tensor]()
+        now, speed = dict(self.params), dict[str, Tensor]()
         for batch, label in zip(x.split(seen.look.batch), y.split(seen.look.batch), strict=True):
             for name, g in self.one_gradient(now, batch, label, every=True).items():
                 speed[name] = seen.momentum * speed.get(name, 0) + g + seen.weight_decay * now[name]
                 now[name] = now[name] - seen.lr * speed[name]
-        weight = weight_of_steps(seen.momentum, seen.look.steps)
-        for name in seen.gradient:
-            change[name] = (self.params[name] - now[name]) / (seen.lr * weight) - seen.weight_decay * self.params[name]
-        return change
+        rate, decay = seen.lr * weight_of_steps(seen.momentum, seen.look.steps), seen.weight_decay
+        return {n: (self.params[n] - now[n]) / rate - decay * self.params[n] for n in seen.gradient}
 
     def one_gradient(self, params: Params, x: Tensor, y: Tensor, every: bool = False) -> Params:
         """Return the gradient of the method's own objective, pull included, in the sent leaves or all that train."""
         seen = self.observation
         names = list(seen.phase.train) if every else list(seen.gradient)
         leaves = {n: params[n] if params[n].requires_grad else params[n].detach().requires_grad_() for n in names}
-        moving = {n: params[n].clone() for n in self.learner.network.statistics}  # batch norm moves them in place
-        rows = torch.arange(len(x), device=x.device)
+        moving = {n: leaf.clone() for n, leaf in params.items() if is_statistic(n)}  # batch norm moves them in place
+        rows = torch.arange(-len(x), 0, device=x.device)  # its samples come last where the method prepares
         batch = Batch(x, y, torch.ones(len(x), dtype=torch.bool, device=x.device), rows, full=True)
-        context = Context(self.params, self.aux, seen.phase.name)
+        context = Context(self.params, self.prepare(x, y.argmax(1) if y.ndim > 1 else y)[1], seen.phase.name)
         model = seen.phase.model(params | moving | leaves, self.learner.network)
         loss = seen.method.objective(self.learner, model, batch, context)
         found = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
@@ -290,7 +289,8 @@ def _attack(
         )
     params = dict(seen.secret.leaves if personal == "known" else seen.guess)
     with torch.no_grad():
-        outputs = network({n: leaf.clone() for n, leaf in params.items()}, seen.secret.x[:1]).shape[1]
+        believed = {n: leaf.clone() for n, leaf in params.items()}
+        outputs = seen.method.predict(seen.learner, believed, seen.secret.x[:1]).shape[1]
     classes = max(outputs, 2)
     if labels != "known" and seen.learner.task != "cross_entropy":
         raise ValueError(f'labels must be "known" under the loss {seen.learner.task!r}, got {labels!r}.')
@@ -302,13 +302,18 @@ def _attack(
     else:
         y = torch.arange(classes, device=network.device).to(seen.secret.y.dtype)
         x = torch.zeros(classes, *seen.shape, dtype=network.dtype, device=network.device)
-    every = torch.ones(len(y), dtype=torch.bool, device=network.device)
     learner = seen.learner if known is not None else replace(seen.learner, losses=_soft)
+
+    def prepare(more: Tensor, labels: Tensor) -> tuple[Params, Params]:
+        """Prepare with more samples as padding, of which the method knows what it looks up, and counts nothing."""
+        valid = torch.arange(len(x) + len(more), device=network.device) < len(x)
+        data = ClientData(torch.cat([x, more]), torch.cat([y, labels]), valid, torch.zeros_like(valid))
+        return seen.method.prepare(seen.learner, dict(params), data)
+
     with torch.no_grad():
-        params, aux = seen.method.prepare(learner, params, ClientData(x, y, every, ~every))
-    params = {name: leaf.detach() for name, leaf in params.items()}
+        begun = prepare(x[:0], y[:0])[0]
     cosine = objective == "cosine"
-    return _Attack(seen, learner, params, aux, known, classes, cosine, total_variation, simulate, bounds)
+    return _Attack(seen, learner, begun, prepare, known, classes, cosine, total_variation, simulate, bounds)
 
 
 def infer_label(seen: Observation) -> int:
@@ -355,19 +360,20 @@ def _ratio(seen: Observation) -> Tensor | None:
 
 def _entry(seen: Observation) -> str | None:
     """Return the name of the dense layer that takes the input as it is, flat; None if there is no such layer."""
-    network, found = seen.network, list[str]()
+    network, found = seen.network, set[str]()
     probe = torch.linspace(0, 1, int(np.prod(seen.shape)), dtype=network.dtype, device=network.device)
 
     def look(name: str, taken: Tensor) -> None:
         if taken.shape == (1, len(probe)) and torch.equal(taken[0], probe):
-            found.append(name)
+            found.add(name)
 
     with ExitStack() as hooks, torch.no_grad():
         for name, layer in network.module.named_modules():
             if isinstance(layer, torch.nn.Linear):
                 hooks.enter_context(layer.register_forward_pre_hook(lambda _, x, name=name: look(name, x[0])))
-        network({name: leaf.clone() for name, leaf in seen.guess.items()}, probe.reshape(1, *seen.shape))
-    return found[0] if len(found) == 1 else None
+        guess = {name: leaf.clone() for name, leaf in seen.guess.items()}
+        seen.method.predict(seen.learner, guess, probe.reshape(1, *seen.shape))
+    return found.pop() if len(found) == 1 else None
 
 
 def _soft(outputs: Tensor, y: Tensor) -> Tensor:

@@ -174,8 +174,9 @@ def observe(
     Raises
     ------
     ValueError
-        If updates are no gradients (an optimiser other than SGD, clipping, a schedule, dropout), a client has too few
-        samples, the network takes no real inputs, or the method sends no leaf that trains; and as `fedstat.federate`.
+        If updates are no gradients (an optimiser other than SGD, clipping, a schedule, dropout; steps of the method's
+        own, as Per-FedAvg's, pFedMe's and SCAFFOLD's), a client has too few samples, the network takes no real inputs,
+        or the method sends no leaf that trains; and as `fedstat.federate`.
 
     Examples
     --------
@@ -188,10 +189,24 @@ def observe(
     """
     looks = [looks] if isinstance(looks, Look) else list(looks)
     _rates(training)
-    _check(clients, looks)
+    if clients.train.x.dtype.kind == "i":
+        raise ValueError("clients must have real inputs or pixels, which an attack can move; got tokens.")
+    for look in looks:
+        if look.client >= len(clients):
+            raise ValueError(f"client must be below {len(clients)}, the number of clients; got {look.client}.")
+        if look.batch * look.steps > (n := int(clients.train.n[look.client])):
+            raise ValueError(
+                f"batch times steps must be at most {n}, the training samples of client {look.client}; got "
+                f"{look.batch} times {look.steps}."
+            )
     whole("seed", seed, 0)
     runs = make_plan({"it": method}, model, clients, training, seed=seed, dtype=dtype, device=device).start({})
     (run,) = runs.values()
+    if type(run.method).gradient is not Method.gradient:
+        raise ValueError(
+            "method must step along its objective's gradient, so that updates are gradients; "
+            f"{type(method).__name__} has steps of its own."
+        )
     if run.network.noisy:
         raise ValueError("model must be without dropout, whose noise the attacker does not know; take its layers out.")
     found: dict[int, Observation] = {}
@@ -220,26 +235,19 @@ def _rates(training: Training) -> tuple[float, float]:
     return training.lr, steps.momentum
 
 
-def _check(clients: Clients, looks: Sequence[Look]) -> None:
-    if clients.train.x.dtype.kind == "i":
-        raise ValueError("clients must have real inputs or pixels, which an attack can move; got tokens.")
-    for look in looks:
-        if look.client >= len(clients):
-            raise ValueError(f"client must be below {len(clients)}, the number of clients; got {look.client}.")
-        if look.batch * look.steps > (n := int(clients.train.n[look.client])):
-            raise ValueError(
-                f"batch times steps must be at most {n}, the training samples of client {look.client}; got "
-                f"{look.batch} times {look.steps}."
-            )
-
-
 def _seen(run: Run, look: Look, training: Training) -> Observation:
     """Play one client's round apart, and return what is seen of it."""
     method, network, t = run.method, run.network, run.state.round
     ids = torch.tensor([look.client], device=network.device)
     jobs = run.replicate.jobs([look.client])
     received = method.receive(run.state, ids)
-    hidden, phase = _phases(run, look, received, t)
+    # phases before the first that moves what is sent run in full, that one from its first batch on
+    shared = {n for n in received if n not in run.state.shared or run.state.shared[n].any()}
+    phases = phases_of(run.route, t)
+    k = next((k for k, phase in enumerate(phases) if shared.intersection(phase.train)), None)
+    if k is None:
+        raise ValueError(f"{method} sends no leaf that trains, so that there is no gradient to look at.")
+    hidden, phase = tuple(phases[:k]), replace(phases[k], epochs=1, first_epoch=0, steps=look.steps)
     before = train(run.route, received, jobs, t, phases=hidden) if hidden else received
     equipment = replace(run.equipment, training=replace(training, batch_size=look.batch, local_epochs=1))
     end = train(equipment.route(method, network, before), before, jobs, t, phases=(phase,))
@@ -280,16 +288,6 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
         weight_decay=training.weight_decay,
         secret=_secret(run, look, before),
     )
-
-
-def _phases(run: Run, look: Look, received: Params, t: int) -> tuple[tuple[Phase, ...], Phase]:
-    """Return the phases before the first that moves what is sent, and that phase, from the first batch on."""
-    shared = {n for n in received if n not in run.state.shared or run.state.shared[n].any()}
-    phases = phases_of(run.route, t)
-    k = next((k for k, phase in enumerate(phases) if shared.intersection(phase.train)), None)
-    if k is None:
-        raise ValueError(f"{run.method} sends no leaf that trains, so that there is no gradient to look at.")
-    return tuple(phases[:k]), replace(phases[k], epochs=1, first_epoch=0, steps=look.steps)
 
 
 def weight_of_steps(momentum: float, steps: int) -> float:
