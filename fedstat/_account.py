@@ -27,7 +27,7 @@ class Spent:
     Attributes
     ----------
     epsilon : float
-        Of whoever sees the server's models of all rounds, and no message.
+        Of whoever sees the server's models of all rounds, and no message and no client's noise.
     epsilon_server : float
         Of a server that sees every message; infinite if it adds the noise itself.
     delta : float
@@ -156,11 +156,11 @@ def said(config: Mapping[str, Any]) -> list[str]:
         lines.append(f"{label}: {Spent(**{name: worst[name] for name in Spent.__dataclass_fields__})}")
         hidden = True
     if hidden and config.get("stop"):
-        lines.append("these are all rounds that were asked for: a run that stopped before them spent less")
+        lines.append("these are the rounds of the longest run: one that stopped before it spent less")
     if hidden:
         lines.append(
-            "epsilon is of one run's models by one seed; it does not cover what clients measure on their data, nor "
-            "what is chosen by that, such as rates, rounds and seeds"
+            "epsilon is of one run's models by one seed; it does not cover what clients measure on their data, what "
+            "is chosen by that, such as rates, rounds and seeds, nor which classes and words of text there are"
         )
     return lines
 

@@ -81,7 +81,8 @@ def account(result: Result, delta: float | None = None) -> pd.DataFrame:
     """Return what differential privacy each run of a result comes to, from what its configuration says that it did.
 
     It is that of one run's models by one seed, of all rounds together. It does not cover what clients measure on their
-    data, nor what is chosen by that: learning rates, rounds, seeds. Personal parts never leave a client.
+    data, what is chosen by that (rates, rounds, seeds), nor which classes and words of text there are. Personal parts
+    never leave a client.
 
     Parameters
     ----------

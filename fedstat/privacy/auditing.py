@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -147,9 +146,14 @@ def _scores(
     direction = torch.ones(_WIDTH, dtype=torch.float64) / _WIDTH**0.5
     seeds, found = rng.integers(2**62, size=trials).tolist(), np.zeros(trials)
     for t in range(rounds):
-        who = _who(participation, seeds, t, clients)
-        if isinstance(participation, Poisson) and not sign:  # the canary is no client at all
-            who = [replace(one, ids=one.ids[one.ids > 0]) for one in who]
+        if isinstance(participation, Poisson):
+            who = [attended_by(participation, Seeds(one), t, clients) for one in seeds]
+            if not sign:  # the canary is no client at all
+                who = [replace(one, ids=one.ids[one.ids > 0]) for one in who]
+        elif participation == 1.0:
+            who = [Attended(np.arange(clients))] * trials
+        else:
+            who = [Attended(participants(one, t, clients, participation)) for one in seeds]
         alike = dict[tuple[int, float], list[int]]()
         for trial, one in enumerate(who):
             alike.setdefault((len(one.ids), one.of), []).append(trial)
@@ -161,15 +165,6 @@ def _scores(
                 changes = sign * _FAR * mechanism.clip * canary[..., None] * direction
                 found[rows] += (released(mechanism, changes, of, rng) @ direction).numpy()
     return found
-
-
-def _who(participation: float | Poisson, seeds: Sequence[int], t: int, clients: int) -> list[Attended]:
-    """Return who comes to round t under each of some seeds, as in a run."""
-    if isinstance(participation, Poisson):
-        return [attended_by(participation, Seeds(one), t, clients) for one in seeds]
-    if len(participants(0, 0, clients, participation)) == clients:
-        return [Attended(np.arange(clients))] * len(seeds)
-    return [Attended(participants(one, t, clients, participation)) for one in seeds]
 
 
 def _threshold(inside: np.ndarray, outside: np.ndarray, delta: float, alpha: float) -> tuple[float, bool]:

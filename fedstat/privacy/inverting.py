@@ -225,8 +225,7 @@ class _Attack:
         else:
             distance = (ours - theirs).square().sum() / theirs.square().sum()
         if self.total_variation:
-            rough = [(x.diff(dim=axis)).abs().mean() for axis in (-2, -1)]
-            distance = distance + self.total_variation * (rough[0] + rough[1])
+            distance = distance + self.total_variation * (x.diff(dim=-2).abs().mean() + x.diff(dim=-1).abs().mean())
         return distance
 
     def gradient(self, x: Tensor, y: Tensor) -> Params:

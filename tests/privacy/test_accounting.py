@@ -287,6 +287,9 @@ def test_rounds_after_an_early_stop_are_not_counted():
     (row,), (state,) = fs.privacy.account(result).to_dict("records"), result.states.values()
     assert row["rounds"] == state.round < 30
     assert row["epsilon"] == spent(5.0, clients=6, rounds=state.round, participation=0.5).epsilon
+    told = repr(result)  # no run had all rounds that were asked for
+    assert f"it: {spent(5.0, clients=6, rounds=state.round, participation=0.5, delta=None)}" in told
+    assert "these are the rounds of the longest run: one that stopped before it spent less" in told
 
 
 def test_comparisons_assessments_reports_and_prints_state_it(tmp_path):
@@ -301,6 +304,7 @@ def test_comparisons_assessments_reports_and_prints_state_it(tmp_path):
         assert f"private: {due}" in notes
         assert "plain: epsilon is infinite" in notes
         assert "it does not cover what clients measure on their data" in notes
+        assert "nor which classes and words of text there are" in notes
         assert {f"private: {due}.", "plain: epsilon is infinite, for it has no mechanism."} < {*fs.assess(source).notes}
     report_runs([tmp_path / "run"], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
