@@ -329,6 +329,13 @@ class Counted(Own):
         return super().combine(changes, (changes.norm(dim=-1) > 0).sum(-1, keepdim=True).clamp(min=1), rng)
 
 
+class Undefined(Own):
+    """Cuts what is infinite to zero times infinity, so that one participant may undo the model."""
+
+    def send(self, changes, of, rng):
+        return changes * (self.clip / changes.norm(dim=-1, keepdim=True).clamp(min=self.clip))
+
+
 class Present(Own):
     """Divides by how many came, which tells of one who came or did not."""
 
@@ -338,8 +345,8 @@ class Present(Own):
 
 @pytest.mark.parametrize(
     ("mechanism", "law"),
-    [(Unbounded(), "influence"), (Counted(), "influence"), (Present(), "influence"), (Shared(), "repeat"),
-     (Flat(), "shape"), (Writes(), "untouched"), (Expectant(), "call")],
+    [(Unbounded(), "influence"), (Counted(), "influence"), (Present(), "influence"), (Undefined(), "influence"),
+     (Shared(), "repeat"), (Flat(), "shape"), (Writes(), "untouched"), (Expectant(), "call")],
 )  # fmt: skip
 def test_broken_laws_are_named(mechanism, law):
     with pytest.raises(AssertionError, match=f"{type(mechanism).__name__} breaks the law '{law}'"):

@@ -203,11 +203,11 @@ def try_mechanism(mechanism: Mechanism) -> None:
             continue
         none, most = changes[0].clone(), 1 + 1e-9
         none[0] = 0
-        ends = [
-            outcome(torch.cat([bad[None], none[1:]]), of) for bad in (far, -far, 1e9 * far, -1e9 * far, far * torch.inf)
-        ]
-        moved = max(float((end - outcome(none, of)).norm()) for end in ends) * of / mechanism.clip
-        apart = max(float((a - b).norm()) for a in ends for b in ends) * of / mechanism.clip
+        extremes = far * torch.tensor([1, -1, 1e9, -1e9, torch.inf]).double()[:, None]
+        ends = torch.stack([outcome(torch.cat([bad[None], none[1:]]), of) for bad in extremes])
+        # the maximum of tensors is NaN where one is; Python's may pass over it
+        moved = float((ends - outcome(none, of)).norm(dim=1).max()) * of / mechanism.clip
+        apart = float((ends[:, None] - ends).norm(dim=2).max()) * of / mechanism.clip
         if not (moved <= most and apart <= 2 * most):
             raise BrokenLaw(
                 "influence",
