@@ -118,16 +118,17 @@ def _law(participation: Any) -> tuple[float, bool, bool]:
 
 def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, delta: float | None) -> dict[str, Any]:
     """Return the account of one run of a configuration, as a row; `NoAccount` and ImportError as for `spend`."""
-    spec, clients = config["methods"][label].get("mechanism"), int(config["clients"][str(seed)])
+    method, clients = config["methods"][label], int(config["clients"][str(seed)])
+    spec, pooled = method.get("mechanism"), config["fingerprint"][str(seed)].get("fit_on") == "pooled"
     row: dict[str, Any] = {"method": label, "seed": seed, "clients": clients, "rounds": rounds}
     if spec is None:
-        none = "no mechanism"
-        nothing = Spent(math.inf, math.inf, math.nan, relation=none, sampling=none, rounds=rounds, accountant=none)
+        alone = method["type"] == "fedstat.methods.local.Local" and not pooled
+        none, epsilon = ("no message", 0.0) if alone else ("no mechanism", math.inf)
+        nothing = Spent(epsilon, epsilon, math.nan, relation=none, sampling=none, rounds=rounds, accountant=none)
         return row | {"noise": 0.0, **vars(nothing)}
-    if not isinstance(spec, Mapping) or spec.get("type") != "fedstat.federated.mechanisms.Gaussian":
-        name = spec.get("type", spec) if isinstance(spec, Mapping) else spec
-        raise NoAccount(f"no account for {name}, of {label}: Gaussian of fs.mechanisms alone has one")
-    if config["fingerprint"][str(seed)].get("fit_on") == "pooled":
+    if (kind := spec["type"] if isinstance(spec, Mapping) else spec) != "fedstat.federated.mechanisms.Gaussian":
+        raise NoAccount(f"no account for {kind}, of {label}: Gaussian of fs.mechanisms alone has one")
+    if pooled:
         raise NoAccount(
             "no account where all clients' samples together teach what prepares the inputs, which no noise hides; "
             'take fit_on="client"'
@@ -140,20 +141,21 @@ def tabulated(config: Mapping[str, Any], label: str, seed: int, rounds: int, del
 
 def said(config: Mapping[str, Any]) -> list[str]:
     """Say what epsilon each method of a configuration comes to; nothing where none has a mechanism."""
-    methods = config.get("methods", {})
-    named = {label: spec.get("mechanism") if isinstance(spec, Mapping) else None for label, spec in methods.items()}
+    methods = {label: spec for label, spec in config.get("methods", {}).items() if isinstance(spec, Mapping)}
     lines, hidden = [], False
-    for label, mechanism in named.items() if any(named.values()) else ():
-        if mechanism is None:
-            lines.append(f"{label}: epsilon is infinite, for it has no mechanism")
-            continue
+    for label, spec in methods.items() if any(spec.get("mechanism") for spec in methods.values()) else ():
         try:
             rows = [tabulated(config, label, int(seed), int(config["rounds"]), None) for seed in config["clients"]]
         except (NoAccount, ImportError) as error:
             lines.append(f"{label}: epsilon is not known; {str(error).rstrip('.')}")
             continue
         worst = max(rows, key=lambda row: float(row["epsilon"]))
-        lines.append(f"{label}: {Spent(**{name: worst[name] for name in Spent.__dataclass_fields__})}")
+        if spec.get("mechanism") is None:
+            why = "infinite, for it has no mechanism" if worst["epsilon"] else "0, for it sends no message"
+            lines.append(f"{label}: epsilon is {why}")
+            continue
+        own = "; what else a method of one's own tells is not counted" * (not spec["type"].startswith("fedstat."))
+        lines.append(f"{label}: {Spent(**{name: worst[name] for name in Spent.__dataclass_fields__})}{own}")
         hidden = True
     if hidden and config.get("stop"):
         lines.append("these are the rounds of the longest run: one that stopped before it spent less")

@@ -95,7 +95,7 @@ def account(result: Result, delta: float | None = None) -> pd.DataFrame:
     -------
     DataFrame
         A row for each method and seed: method, seed, clients, rounds, noise (the multiplier), and the attributes of
-        `Spent`. Without a mechanism epsilon is infinite, and the words "no mechanism" stand for the rest.
+        `Spent`: epsilon is infinite with "no mechanism", and 0 of `Local`, which sends "no message".
 
     Raises
     ------

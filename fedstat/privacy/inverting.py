@@ -289,8 +289,7 @@ def _attack(
     params = dict(seen.secret.leaves if personal == "known" else seen.guess)
     with torch.no_grad():
         believed = {n: leaf.clone() for n, leaf in params.items()}
-        outputs = seen.method.predict(seen.learner, believed, seen.secret.x[:1]).shape[1]
-    classes = max(outputs, 2)
+        classes = max(2, seen.method.predict(seen.learner, believed, seen.secret.x[:1]).shape[1])
     if labels != "known" and seen.learner.task != "cross_entropy":
         raise ValueError(f'labels must be "known" under the loss {seen.learner.task!r}, got {labels!r}.')
     known = seen.secret.y if labels == "known" else None

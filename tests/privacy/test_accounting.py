@@ -278,6 +278,27 @@ def test_what_all_clients_teach_has_no_account():
     assert "epsilon is not known; no account where all clients' samples" in repr(results["pooled"])
 
 
+class Mine(fs.FedAvg):
+    """May look at all clients' data, in ways that no account knows."""
+
+
+def test_who_sends_nothing_spends_nothing_and_what_a_method_of_ones_own_tells_is_not_counted():
+    methods = {"alone": fs.Local(), "private": fs.FedAvg, "mine": Mine, "not alone": fs.methods.find("FedPer")()}
+    private = {"weighting": "uniform", "mechanism": Gaussian(clip=1.0, noise=4.0)}
+    methods = {label: m(**private) if isinstance(m, type) else m for label, m in methods.items()}
+    result = fs.federate(methods, MODEL, vector_clients(8), fs.Training(lr=0.2), rounds=3, progress=False)
+    table = fs.privacy.account(result).set_index("method")
+    sent = result.traffic.groupby("method", observed=False)[["bytes_up", "bytes_down"]].sum().sum(axis=1)
+    assert sent["alone"] == 0 < sent.drop("alone").min()
+    assert (table.loc["alone", ["epsilon", "epsilon_server"]] == 0).all()
+    assert table.loc["alone", "relation"] == "no message"
+    assert np.isinf(table.loc["not alone", "epsilon"])
+    assert "\nalone: epsilon is 0, for it sends no message\n" in repr(result)
+    due = str(spent(4.0, clients=8, rounds=3, delta=None))
+    assert f"\nprivate: {due}\n" in repr(result)
+    assert f"\nmine: {due}; what else a method of one's own tells is not counted\n" in repr(result)
+
+
 def test_rounds_after_an_early_stop_are_not_counted():
     rng = np.random.default_rng(0)
     x, y, client = rng.normal(size=(120, 3)), rng.integers(2, size=120), np.arange(120) % 6
