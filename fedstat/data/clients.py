@@ -89,15 +89,13 @@ class Samples:
                         f"x holds whole numbers, which are tokens 0, 1, ...; client {k}, sample {i} holds "
                         f"{block[tuple(where)]}. Give inputs that are no tokens a floating type."
                     )
-                value, other = (
-                    block[tuple(where)],
-                    ', or give fs.data.from_arrays or from_csv prepare="standard", which',
-                )
-                lacks = bool(name == "x" and np.isnan(value))
-                raise ValueError(
-                    f"{name} must be finite; client {k}, sample {i} holds {value}. Drop such samples"
-                    f"{f'{other} imputes by what training samples teach' * lacks}."
-                )
+                value, remedy = block[tuple(where)], "Drop such samples"
+                if name == "x" and np.isnan(value):
+                    remedy += (
+                        ', or give fs.data.from_arrays or from_csv prepare="standard", which imputes by what training '
+                        "samples teach"
+                    )
+                raise ValueError(f"{name} must be finite; client {k}, sample {i} holds {value}. {remedy}.")
 
     @classmethod
     def from_rows(cls, x: np.ndarray, y: np.ndarray, n: np.ndarray | None = None) -> Samples:
