@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -78,16 +79,15 @@ def survey(batches: Iterable[Any]) -> dict[tuple[str, str], np.ndarray]:
 
     Batches are as `reduce` takes them; of their columns metric, split and round are read.
     """
-    metrics, splits = _Index("metric"), _Index("split")
+    metrics, splits = _Index(), _Index()
     found: dict[tuple[Hashable, Hashable], set[int]] = {}
     for batch in batches:
-        m, s = metrics.codes(batch), splits.codes(batch)
-        rounds = _numbers(batch, "round")
-        width = max(1, len(splits.labels))
-        pairs, pair = _distinct(m * width + s)
+        m, s = metrics.codes(batch, "metric"), splits.codes(batch, "split")
+        rounds, names = _numbers(batch, "round"), list(product(metrics, splits))
+        pairs, pair = _distinct(m * len(splits) + s)
         for place, one in enumerate(pairs.tolist()):
             own = _distinct(rounds if len(pairs) == 1 else rounds[pair == place])[0]
-            found.setdefault((metrics.labels[one // width], splits.labels[one % width]), set()).update(own.tolist())
+            found.setdefault(names[one], set()).update(own.tolist())
     return {(str(m), str(s)): np.array(sorted(rounds), np.int64) for (m, s), rounds in found.items()}
 
 
@@ -144,24 +144,25 @@ def reduce(
     metric, split = _chosen(known, metric, split)
     rounds = known[metric, split]
     first = int(np.searchsorted(rounds, rounds[-1] - last, side="right"))
-    index = {name: _Index(name) for name in ("method", "estimand", "seed", "client")}
-    runs, sums, there = _Index("run"), _Sums(len(rounds)), set[int]()
+    index = {name: _Index() for name in ("method", "estimand", "seed", "client")}
+    runs, sums, there = _Index(), _Sums(len(rounds)), set[int]()
     for batch in batches:
         rows = _where(batch, "metric", metric) & _where(batch, "split", split)
         if not np.any(rows):
             continue
         rows = slice(None) if np.all(rows) else rows
-        m, e, s, k = (index[name].codes(batch)[rows] for name in ("method", "estimand", "seed", "client"))
+        m, e, s, k = (numbers.codes(batch, name)[rows] for name, numbers in index.items())
         there.update(np.flatnonzero(np.bincount(k)).tolist())
-        run = _run_numbers(runs, (m, e, s), (len(index["estimand"].labels), len(index["seed"].labels)))
+        run = _run_numbers(runs, (m, e, s), (len(index["estimand"]), len(index["seed"])))
         seen, t = _distinct(_numbers(batch, "round")[rows])
         t = np.searchsorted(rounds, seen)[t]
         window = np.asarray(batch["kept"], bool)[rows] if "kept" in names_of(batch) else t >= first
         sums.add(run, t, k, np.asarray(_column(batch, "value"), float)[rows], window)
-    if wrong := [one for one in index["seed"].labels if not isinstance(one, int | np.integer)]:
+    if wrong := [one for one in index["seed"] if not isinstance(one, int | np.integer)]:
         raise ValueError(f"column 'seed' must hold whole numbers, got {wrong[0]!r}. Number the seeds.")
     sums.refuse_repeats(len(rounds) - first, getattr(batches, "repeated", str))
-    return _arranged(sums, runs.labels, index, there, rounds, metric, split)
+    labels = {name: list(numbers) for name, numbers in index.items()}
+    return _arranged(sums, list(runs), labels, there, rounds, metric, split)
 
 
 def _where(batch: Any, name: str, label: str) -> Any:
@@ -179,8 +180,8 @@ def _run_numbers(runs: _Index, codes: Sequence[np.ndarray], sizes: tuple[int, in
     triples = [(code // (n_e * n_s), code // n_s % n_e, code % n_s) for code in cells.tolist()]
     if any(triple not in runs for triple in triples):  # new runs are numbered in the order of their first rows
         for i in pd.unique(cell):
-            runs.number(triples[i])
-    return np.array([runs.number(triple) for triple in triples])[cell]
+            runs.setdefault(triples[i], len(runs))
+    return np.array([runs[triple] for triple in triples])[cell]
 
 
 def _chosen(known: Mapping[tuple[str, str], Any], metric: str | None, split: str | None) -> tuple[str, str]:
@@ -199,49 +200,40 @@ def _chosen(known: Mapping[tuple[str, str], Any], metric: str | None, split: str
     return metric, split
 
 
-class _Index:
-    """The numbers 0, 1, ... of the labels of one column, in the order in which they are met."""
+class _Index(dict[Any, int]):
+    """The numbers 0, 1, ... of labels, in the order in which they are first asked for."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.labels, self._numbers = name, list[Any](), dict[Hashable, int]()
+    def __missing__(self, label: Any) -> int:
+        self[label] = len(self)
+        return self[label]
 
-    def __contains__(self, label: Hashable) -> bool:
-        return label in self._numbers
-
-    def number(self, label: Hashable) -> int:
-        """Return the number of a label, a new one if it is new."""
-        found = self._numbers.setdefault(label, len(self.labels))
-        if found == len(self.labels):
-            self.labels.append(label)
-        return found
-
-    def codes(self, batch: Any) -> np.ndarray:
-        """Return the numbers of a batch's labels, row by row."""
-        labels, codes = _coded(batch, self.name)
-        known = list(map(self._numbers.get, labels))
-        numbers = np.array([self.number(label) for label in labels] if None in known else known, np.int64)
+    def codes(self, batch: Any, name: str) -> np.ndarray:
+        """Return the numbers of the labels in a column of a batch, row by row."""
+        labels, codes = _coded(batch, name)
+        numbers = np.array([self[label] for label in labels], np.int64)
         same = np.array_equal(numbers, np.arange(len(numbers)))
         return codes.astype(np.int64, copy=False) if same else numbers[codes]
 
 
 class _Sums:
-    """Sums over the rows that were read: by run and round, and by run and client within the window."""
+    """Sums over the rows that were read: by run and round, and by run and client within the window.
+
+    Each holds three numbers: the sum of values, how many there are, and how many of them are not finite.
+    """
 
     def __init__(self, rounds: int) -> None:
         self.rounds, self.rows = rounds, 0
-        self.by_round, self.by_client = (
-            {"sum": np.zeros((0, n)), "count": np.zeros((0, n)), "gaps": np.zeros((0, n))} for n in (rounds, 0)
-        )
+        self.by_round, self.by_client = np.zeros((3, 0, rounds)), np.zeros((3, 0, 0))
         self.seen: np.ndarray | None = np.zeros((0, rounds, 0), bool)
 
     def add(self, run: np.ndarray, t: np.ndarray, k: np.ndarray, value: np.ndarray, window: np.ndarray) -> None:
         """Add rows, given by the numbers of their run, round and client."""
         self.rows += len(run)
         runs, clients = int(run.max()) + 1, int(k.max()) + 1
-        _add(self.by_round, run, t, value, (runs, self.rounds))
+        self.by_round = _added(self.by_round, run, t, value, (runs, self.rounds))
         if window.any():
             own = slice(None) if window.all() else window
-            _add(self.by_client, run[own], k[own], value[own], (runs, clients))
+            self.by_client = _added(self.by_client, run[own], k[own], value[own], (runs, clients))
         if self.seen is None:
             return
         if max(runs, len(self.seen)) * self.rounds * max(clients, self.seen.shape[2]) > _CELLS:
@@ -255,7 +247,7 @@ class _Sums:
         if self.seen is not None:
             repeats = self.rows - int(self.seen.sum())
         else:
-            repeats = int(np.maximum(self.by_client["count"] - window, 0).sum())
+            repeats = int(np.maximum(self.by_client[1] - window, 0).sum())
         if repeats:
             raise ValueError(
                 f"{repeats} of {self.rows} rows repeat an earlier row's method, estimand, seed, round and client"
@@ -263,27 +255,27 @@ class _Sums:
             )
 
 
-def _add(
-    sums: dict[str, np.ndarray], run: np.ndarray, column: np.ndarray, value: np.ndarray, shape: tuple[int, int]
-) -> None:
-    """Add values, their number, and the number of those that are not finite to the cells (run, column)."""
-    for name in sums:
-        sums[name] = _grown(sums[name], shape)
-    cell = run * sums["sum"].shape[1]
+def _added(
+    sums: np.ndarray, run: np.ndarray, column: np.ndarray, value: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    """Return sums, as those of `_Sums`, to whose cells (run, column) values were added."""
+    sums = _grown(sums, (3, *shape))
+    cell = run * sums.shape[2]
     cell += column
     low = int(cell.min())
     cell -= low
     finite = np.isfinite(value)
-    for name, weights in {"sum": value, "count": None, **({} if finite.all() else {"gaps": ~finite})}.items():
+    for of, weights in zip(sums.reshape(3, -1), (value, None, *([] if finite.all() else [~finite])), strict=False):
         found = np.bincount(cell, weights)
         with np.errstate(invalid="ignore"):  # inf - inf
-            sums[name].reshape(-1)[low : low + len(found)] += found
+            of[low : low + len(found)] += found
+    return sums
 
 
 def _arranged(
     sums: _Sums,
     runs: Sequence[tuple[int, int, int]],
-    index: Mapping[str, _Index],
+    labels: Mapping[str, list[Any]],
     there: set[int],
     rounds: np.ndarray,
     metric: str,
@@ -291,25 +283,23 @@ def _arranged(
 ) -> Reduced:
     """Arrange sums by run as arrays by method, seed and round or client; `there` are the clients that were measured."""
     methods = list(dict.fromkeys(run[:2] for run in runs))
-    seeds, clients = sorted({index["seed"].labels[run[2]] for run in runs}), index["client"].labels
+    seeds, clients = sorted({labels["seed"][run[2]] for run in runs}), labels["client"]
     order = sorted(there, key=clients.__getitem__)
     m = np.array([methods.index(run[:2]) for run in runs])
-    s = np.searchsorted(seeds, [index["seed"].labels[run[2]] for run in runs])
+    s = np.searchsorted(seeds, [labels["seed"][run[2]] for run in runs])
 
-    def arrays(of: Mapping[str, np.ndarray], columns: Sequence[int], width: int) -> list[np.ndarray]:
-        placed = []
-        for name in ("sum", "count", "gaps"):
-            placed.append(np.zeros((len(methods), len(seeds), len(columns)), float if name == "sum" else np.int64))
-            grown = _grown(of[name], (len(runs), width))
-            placed[-1][m, s] = grown[: len(runs)][:, columns]
-        return placed
+    def arrays(of: np.ndarray, columns: Sequence[int], width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        placed = np.zeros((3, len(methods), len(seeds), len(columns)))
+        placed[:, m, s] = _grown(of, (3, len(runs), width))[:, : len(runs)][..., columns]
+        total, counts, gaps = placed
+        return total, counts.astype(np.int64), gaps.astype(np.int64)
 
     total, counts, window_gaps = arrays(sums.by_client, order, len(clients))
     by_round, present, gaps = arrays(sums.by_round, range(len(rounds)), len(rounds))
     evaluated = present > 0
     final = len(rounds) - 1 - np.argmax(evaluated[..., ::-1], axis=-1)
     return Reduced(
-        tuple((str(index["method"].labels[i]), str(index["estimand"].labels[j])) for i, j in methods),
+        tuple((str(labels["method"][i]), str(labels["estimand"][j])) for i, j in methods),
         np.array(seeds),
         np.array([clients[i] for i in order]),
         rounds,
