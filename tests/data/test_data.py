@@ -13,7 +13,7 @@ from fedstat import data
 from fedstat._random import stream
 from fedstat.data import Clients, Samples
 from fedstat.data.files import read_csv
-from fedstat.inference.predictions.table import read_predictions
+from fedstat.inference.predictions.table import predictions_of
 
 
 @given(
@@ -248,7 +248,7 @@ def test_codes_in_a_long_column_of_text_are_read_in_one_way(tmp_path):
     assert set(x["code"]) == {"01", "x"}
     told = pd.DataFrame({"method": "A", "client": code, "sample": np.arange(count), "outcome": 1, "probability": 0.5})
     told.to_csv(path, index=False)
-    assert set(read_predictions(path)["client"]) == {"01", "x"}
+    assert set(predictions_of(path)[0]["client"]) == {"01", "x"}
 
 
 def test_csv(tmp_path):

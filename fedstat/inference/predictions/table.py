@@ -106,16 +106,6 @@ def kind_of(names: Sequence[str]) -> Kind | None:
     return "numbers" if "value" in names and "metric" not in names else None
 
 
-def read_predictions(source: Any) -> pd.DataFrame:
-    """Read a table of predictions, CSV or parquet or in memory, and check its cells.
-
-    The answer has the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
-    """
-    table, path = _opened(source)
-    table, named = _with_event(table, path, None)
-    return _of_event(_cells(table, path), path, None, named)[0]
-
-
 def _opened(source: Any) -> tuple[pd.DataFrame, Path]:
     """Read a table of predictions as it stands; with semicolons between cells, commas are decimal."""
     if isinstance(source, str | Path):
@@ -141,6 +131,7 @@ def predictions_of(
 ) -> tuple[pd.DataFrame, float | None, bool, list[str]]:
     """Return checked predictions of a table, a run's folder or its result; its attackers, epsilon and event in words.
 
+    They have the columns method, seed, client, name, estimand and split, and outcomes and predictions as numbers.
     With `new_clients` they are those for a run's new clients, of a folder of ``fedstat run``. Of two classes `event`
     names the one whose probability is meant.
 
@@ -294,7 +285,7 @@ def _unsaid(path: Path, classes: Sequence[str]) -> ValueError:
 
 
 def _of_event(
-    rows: pd.DataFrame, path: Path, event: str | int | None, named: Sequence[str] = ()
+    rows: pd.DataFrame, path: Path, event: str | int | None, named: Sequence[str]
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return rows of two classes as outcomes and probabilities of the event, and which class that is in words.
 

@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 import fedstat as fs
-from fedstat.inference.predictions.table import arrange, read_predictions
+from fedstat.inference.predictions.table import arrange, predictions_of
 
 ROWS = pd.DataFrame(
     {
@@ -107,12 +107,12 @@ def test_rounded_probabilities_are_divided_by_their_sum():
 
 def test_the_same_patients_under_every_seed_are_one_block():
     both = pd.concat([ROWS.assign(seed=0), ROWS.assign(seed=7, probability=0.5)], ignore_index=True)
-    assert len(arrange(read_predictions(both)).blocks) == 1
+    assert len(arrange(predictions_of(both)[0]).blocks) == 1
     both.loc[both["seed"] == 7, "outcome"] = 1 - both["outcome"]
     with pytest.raises(ValueError, match="one patient different outcomes: client 0, sample 0"):
-        arrange(read_predictions(both))
+        arrange(predictions_of(both)[0])
     both.loc[both["seed"] == 7, "sample"] += 8
-    held = arrange(read_predictions(both))
+    held = arrange(predictions_of(both)[0])
     assert (len(held.blocks), held.seeds, held.again) == (2, (0, 7), 0.0)
 
 
@@ -155,13 +155,13 @@ def test_seeds_that_share_most_patients_are_refused_since_no_rule_of_variances_h
     nearly = two_seeds({(s, 0): range(20 - (s == 1)) for s in range(5)})
     for table in (absent, nearly):
         with pytest.raises(ValueError, match=r"absent under some seeds.*Leave these"):
-            arrange(read_predictions(table))
+            arrange(predictions_of(table)[0])
     halves = two_seeds({(0, 0): range(10), (1, 0): range(5, 15)})
-    assert arrange(read_predictions(halves)).again == 10 / 5
+    assert arrange(predictions_of(halves)[0]).again == 10 / 5
     anew = two_seeds({(0, 0): range(10), (1, 0): range(10, 20)})
-    assert arrange(read_predictions(anew)).again == 0
+    assert arrange(predictions_of(anew)[0]).again == 0
     with pytest.raises(ValueError, match="a column sample must name each"):
-        arrange(read_predictions(two_seeds({(0, 0): range(10), (1, 0): range(12)}).drop(columns="sample")))
+        arrange(predictions_of(two_seeds({(0, 0): range(10), (1, 0): range(12)}).drop(columns="sample"))[0])
 
 
 def test_of_two_classes_with_names_the_event_must_be_named():

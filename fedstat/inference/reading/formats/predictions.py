@@ -12,7 +12,7 @@ import pandas as pd
 from fedstat._checks import choice
 from fedstat.inference.predictions.measuring import measure
 from fedstat.inference.predictions.metrics import METRICS
-from fedstat.inference.predictions.table import ALL, Predictions, arrange, read_predictions
+from fedstat.inference.predictions.table import ALL, Predictions, arrange, predictions_of
 from fedstat.inference.reading.formats.tidy import RUN, UNNAMED, Content
 
 _CUT = 0.5
@@ -26,7 +26,7 @@ def read(path: Path, given: Mapping[str, Any], content: pd.DataFrame | None = No
     """
     if "method" in given:
         raise ValueError(f"{path} has a column for the method; give it without the label {given['method']!r}.")
-    table = read_predictions(path if content is None else content)
+    table = predictions_of(path if content is None else content)[0]
     parts, left_out = [], dict[str, int]()
     for (estimand, split), rows in table.groupby(["estimand", "split"], sort=False):
         held = arrange(rows)
