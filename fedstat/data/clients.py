@@ -305,14 +305,14 @@ class Clients:
 
     def _overlap(self) -> str:
         """Say how many inputs several clients train on, and how many held-out inputs somebody trains on."""
-        held = {name: samples for name, samples in self.all_splits.items() if name != "train"}
-        hashes = {name: samples.row_hashes() for name, samples in self.all_splits.items()}
+        splits = self.all_splits.items()
+        hashes = {name: self.given[name] if name in self.given else of.row_hashes() for name, of in splits}
         inputs, train = np.unique(hashes["train"], return_inverse=True)
         trained = np.sort(train * len(self) + self.train.owners)  # (input, client) as one number
         trained = trained[np.append(True, trained[1:] != trained[:-1])]  # many times faster than np.unique
         holders = np.bincount(trained // len(self))
         parts = [f"{(holders > 1).sum()} training inputs are held by several clients"]
-        for name, samples in held.items():
+        for name, samples in [*splits][1:]:
             place, found = _find(hashes[name], inputs)
             somebody = np.where(found, holders[place], 0)
             line = f"{(somebody > 0).sum()} of {samples.n.sum()} {name} inputs also occur in training data"

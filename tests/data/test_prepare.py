@@ -42,6 +42,16 @@ def test_training_samples_alone_are_learnt_from(fit_on):
     assert (found.transformer is None) == (fit_on == "client")
 
 
+@pytest.mark.parametrize("fit_on", ["pooled", "client"])
+def test_who_trains_on_an_input_is_told_of_inputs_as_they_were_given(fit_on):
+    x, client = np.concatenate([HOLES, HOLES[:20]]), np.append(CLIENT, [3] * 20)  # the first client's, at a fourth
+    clients = fs.data.from_arrays(x, np.append(Y, Y[:20]), client, test=0.3, prepare="standard", fit_on=fit_on)
+    known = {x[row].tobytes() for row in clients.train.row}
+    again = sum(x[row].tobytes() in known for row in clients.test.row)
+    assert again > 0
+    assert f"{again} of {clients.test.n.sum()} test inputs also occur in training data (0 in " in str(clients)
+
+
 def test_what_is_held_out_changes_nothing_that_is_learnt():
     plain = fs.data.from_arrays(np.arange(90.0)[:, None], Y, CLIENT)
     tested = np.isin(np.arange(90.0), plain.test.x[:, 0])
