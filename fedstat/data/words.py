@@ -16,8 +16,9 @@ NONE = "(none)"
 
 
 def filled(table: pd.DataFrame) -> pd.DataFrame:
-    """Return columns of text in which every cell holds a word."""
-    return table.astype(object).where(table.notna(), NONE).astype(str)
+    """Return columns of text in which every cell holds a word, that of 1.0 being 1: gaps make whole numbers floats."""
+    words = table.astype(object).map(lambda cell: int(cell) if isinstance(cell, float) and cell.is_integer() else cell)
+    return words.where(table.notna(), NONE).astype(str)
 
 
 class Words(TransformerMixin, BaseEstimator):
@@ -33,11 +34,8 @@ class Words(TransformerMixin, BaseEstimator):
     @classmethod
     def of(cls, table: pd.DataFrame) -> Words:
         """Return a transformer for columns of text; of more than `MOST` words of a column the most frequent count."""
-        ranked = [
-            column.value_counts().sort_index().sort_values(ascending=False, kind="stable")
-            for _, column in filled(table).items()
-        ]
-        return cls([sorted(counts.index[:MOST]) for counts in ranked])
+        counts = (column.value_counts().sort_index() for _, column in filled(table).items())
+        return cls([sorted(count.nlargest(MOST).index) for count in counts])
 
     def _indicators(self, table: pd.DataFrame) -> np.ndarray:
         pairs = zip(filled(table).to_numpy().T, self.words, strict=True)

@@ -248,6 +248,16 @@ def test_what_is_neither_number_nor_word_is_refused(values, kind):
         fs.data.from_arrays(table, Y, CLIENT, prepare="standard")
 
 
+def test_codes_are_the_same_words_whether_gaps_made_them_floats_or_not():
+    code = np.arange(90) % 3 + 1
+    found = []
+    for kept in (pd.Categorical(code), pd.Categorical(code.astype(float)), pd.Categorical(code.astype(str))):
+        clients = fs.data.from_arrays(pd.DataFrame({"grade": kept}), Y, CLIENT, prepare="standard")
+        later = [pd.DataFrame({"grade": column}) for column in ([2, 3], [2.0, 3.0, np.nan], ["2", "3"])]
+        found += [clients.transformer.transform(table)[:2].tolist() for table in later]
+    assert found == [[[0, 1, 0], [0, 0, 1]]] * 9
+
+
 @pytest.mark.parametrize("fit_on", ["pooled", "client"])
 def test_a_word_has_one_column_under_all_seeds_and_at_all_clients_and_counts_where_training_knows_it(fit_on):
     town = np.array(["a", "b", "c"])[CLIENT] + np.where(np.arange(90) == 7, "!", "")  # each its own, and one alone
