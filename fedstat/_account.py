@@ -58,10 +58,9 @@ class Spent:
     accountant: str
 
     def __str__(self) -> str:
-        server = f", {_up(self.epsilon_server)} for a server that sees messages"
-        seen = "" if math.isinf(self.epsilon_server) else server
+        by = "" if math.isinf(self.epsilon_server) else f", {_up(self.epsilon_server)} for a server that sees messages"
         return (
-            f"epsilon {_up(self.epsilon)}{seen} at delta {self.delta:.3g} ({self.relation}; {self.sampling}; "
+            f"epsilon {_up(self.epsilon)}{by} at delta {self.delta:.3g} ({self.relation}; {self.sampling}; "
             f"{self.accountant})"
         )
 

@@ -174,9 +174,9 @@ def observe(
     Raises
     ------
     ValueError
-        If updates are no gradients (an optimiser other than SGD, clipping, a schedule, dropout; steps of the method's
-        own, as Per-FedAvg's, pFedMe's and SCAFFOLD's), a client has too few samples, the network takes no real inputs,
-        or the method sends no leaf that trains; and as `fedstat.federate`.
+        If updates are no gradients (an optimiser other than SGD, clipping, a schedule, dropout, the momentum of
+        Factorized-FL, the steps of Per-FedAvg, pFedMe and SCAFFOLD), a client has too few samples, the network takes no
+        real inputs, or the method sends no leaf that trains; and as `fedstat.federate`.
 
     Examples
     --------
@@ -247,6 +247,8 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
     k = next((k for k, phase in enumerate(phases) if shared.intersection(phase.train)), None)
     if k is None:
         raise ValueError(f"{method} sends no leaf that trains, so that there is no gradient to look at.")
+    if phases[k].state is not None:
+        raise ValueError(f"training must have momentum 0, which {type(method).__name__} keeps from round to round.")
     hidden, phase = tuple(phases[:k]), replace(phases[k], epochs=1, first_epoch=0, steps=look.steps)
     before = train(run.route, received, jobs, t, phases=hidden) if hidden else received
     equipment = replace(run.equipment, training=replace(training, batch_size=look.batch, local_epochs=1))
@@ -258,9 +260,8 @@ def _seen(run: Run, look: Look, training: Training) -> Observation:
         update = heard(lambda changes, _: mechanism.send(changes, of, rng)[0], run.state, update)
     down = method.download(run.state, update)
     update, _, _ = run.compressed(t, update, down, method.upload(run.state, update))
-    messages = down, method.upload(run.state, update)
     # what the receiver has, NaN where nothing was sent
-    decoded = (decode(encode(m, 0), m, 0, nonzeros(m, 0)) for m in messages)
+    decoded = (decode(encode(m, 0), m, 0, nonzeros(m, 0)) for m in (down, method.upload(run.state, update)))
     start, sent = ({name: leaf.to(network.device) for name, leaf in leaves.items()} for leaves in decoded)
     moved = {name: sent[name] - start[name] for name in sent if name in start}
     guess = {name: leaf.detach().clone() for name, leaf in run.state.server.items()}

@@ -389,6 +389,14 @@ def test_methods_with_steps_of_their_own_are_refused(name: str) -> None:
         look(fs.methods.find(name)(), Look())
 
 
+def test_momentum_of_earlier_rounds_which_no_message_tells_is_refused() -> None:
+    method = fs.methods.find("FactorizedFL")()
+    with pytest.raises(ValueError, match="training must have momentum 0, which FactorizedFL keeps"):
+        look(method, Look(round=1, batch=2), fs.Training(lr=0.1, momentum=0.9))
+    seen = look(method, Look(round=1, batch=2), fs.Training(lr=0.1))
+    assert _attack(seen, "squared", 0.0, "known", "known", False).value(seen.secret.x.flatten()) < 1e-20
+
+
 def test_refusals_name_argument_value_and_remedy() -> None:
     with pytest.raises(ValueError, match="client must be below 4"):
         look(fs.FedAvg(), Look(client=4))
