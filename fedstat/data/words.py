@@ -17,7 +17,7 @@ NONE = "(none)"
 
 def filled(table: pd.DataFrame) -> pd.DataFrame:
     """Return columns of text in which every cell holds a word, that of 1.0 being 1: gaps make whole numbers floats."""
-    words = table.astype(object).map(lambda cell: int(cell) if isinstance(cell, float) and cell.is_integer() else cell)
+    words = table.astype(object).map(lambda cell: f"{cell:.0f}" if isinstance(cell, float) and cell % 1 == 0 else cell)
     return words.where(table.notna(), NONE).astype(str)
 
 
