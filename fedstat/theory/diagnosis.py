@@ -91,7 +91,7 @@ class Diagnosis:
             + ("yes, a loss in [0, 1] is never above one" if self.vacuous else "no"),
         ]
         if np.isinf(self.condition_shared):
-            why = "inputs that are zero, or positive multiples of one another"
+            why = "zero inputs, positive multiples of one another, or opposites in linearly dependent directions"
             lines.insert(3, f"the shared kernel is singular ({why}): Theorem 1 promises nothing")
         return "\n".join(lines)
 

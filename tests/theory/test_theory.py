@@ -175,6 +175,10 @@ def test_diagnosis_of_easy_and_of_singular_clients():
     singular = diagnose(np.concatenate([x[:6], 2 * x[:1], [[0.0, 0, 0]]]), [0, 0, 1, 1, 2, 2, 2, 1], np.ones(8))
     assert (singular.smallest_shared, singular.condition_shared) == (0, np.inf)
     assert "promises nothing" in str(singular)
+    plane = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])  # no input is a positive multiple of another
+    opposite = diagnose(np.concatenate([plane, -plane]), np.zeros(6), np.ones(6))
+    assert opposite.condition_shared == np.inf
+    assert "opposites in linearly dependent directions" in str(opposite)
 
 
 def test_generators_keep_their_promises():
