@@ -8,6 +8,9 @@ from fedstat.claims import Claim, Evidence, search
 from fedstat.ntk import extreme_eigenvalues, infinite_gram
 from theory_checks.fedsplit.exact_kernels import Inputs, no_two_parallel, ranks, spread, written
 
+#: The largest norm among the inputs that are drawn, of (4, 4, 2): divided by it all are one at most.
+_SCALE = 6
+
 
 def _scaled() -> Evidence:
     """The smallest eigenvalue is at least the least squared norm times that of the directions.
@@ -16,13 +19,13 @@ def _scaled() -> Evidence:
     """
 
     def sides(x: Inputs) -> tuple[float, float]:
-        inputs = np.array(x, dtype=float) / 4  # norms below one in up to three dimensions
+        inputs = np.array(x, dtype=float) / _SCALE
         norms = np.linalg.norm(inputs, axis=1)
         low, unit = (extreme_eigenvalues(infinite_gram(v))[0] for v in (inputs, inputs / norms[:, None]))
         return float(norms.min() ** 2) * max(unit, 0.0), max(low, 0.0)
 
     names = ("least squared norm times the directions' smallest eigenvalue,", "the inputs'")
-    return search(spread, sides, tolerance=1e-14, examples=60, names=names, show=lambda x: written(x, 4))
+    return search(spread, sides, tolerance=1e-14, examples=60, names=names, show=lambda x: written(x, _SCALE))
 
 
 FS06 = Claim(
@@ -40,7 +43,7 @@ FS06 = Claim(
 
 @FS06.reading("no two inputs are parallel, zero is excluded")
 def zero_excluded() -> Evidence:
-    return ranks(no_two_parallel, spread, scale=4)
+    return ranks(no_two_parallel, spread, scale=_SCALE)
 
 
 @FS06.reading("by how much: at least the least squared norm times that of the directions", natural=False)
