@@ -53,7 +53,7 @@ def _right(run: Run, step: float, spread_factor: float) -> Mapping[str, Quantity
 
 
 def _settings(spread_factor: float = 1.0) -> Iterator[Setting]:
-    for clients, step in product((1, 2, 3), (0.05, 0.25, 1.0)):
+    for clients, step in product((1, 2, 3), (0.05, 0.25, 3.0)):
         yield Setting(
             case=f"M = {clients}, γ = {step:g} / L",
             method=partial(_step, step=step),
