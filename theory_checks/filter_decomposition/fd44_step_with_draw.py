@@ -63,7 +63,8 @@ FD44 = Claim(
     severity="false",
     assumptions="equal weights, divided by m; exact gradients, with a mean square of at most G² along the path; step "
     "sizes of the theorem and of its proof",
-    sensitivity="exact; the draw's own term is not needed (FD-44c), so that no case can show its loss",
+    sensitivity="exact; the draw's own term is not needed (FD-44c), so that no case can show its loss; beside D "
+    "none shows that of the drift either",
     flaw="If w′ is the filter, as virtual clients require, neither the step (12) nor the split (28) holds for it: a "
     "filter whose coefficient and atom are zero does not move at all. In the theorem's own coordinates there are no "
     "virtual clients, and the smaller D is enough only because B alone is: the draw needs no term of its own.",
