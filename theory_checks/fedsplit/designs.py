@@ -48,7 +48,7 @@ def vectors(several: Iterable[Iterable[float]]) -> str:
 
 
 def designs(clients: int = 1, n: int = 1, *, most: int = 3) -> st.SearchStrategy[Design]:
-    """Draw designs with `clients` to `most` clients and `n` samples or more at each."""
+    """Draw designs with `clients` to `most` clients and `n` to four samples at each, or `n` above four."""
 
     def of_size(shape: tuple[int, int]) -> st.SearchStrategy[Design]:
         size = shape[0] * shape[1]

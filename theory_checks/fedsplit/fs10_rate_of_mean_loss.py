@@ -82,7 +82,7 @@ def orthonormal() -> Evidence:
     return _orthonormal()
 
 
-@FS10.reading("wide limit, worst start, the prescribed step, G = 1, five samples at a client or more")
+@FS10.reading("wide limit, worst start, the prescribed step, G = 1, five samples at each client")
 def worst_start() -> Evidence:
     return guaranteed(local_steps=1, step="prescribed", per_client_mean=True, drawn=designs(n=5))
 
