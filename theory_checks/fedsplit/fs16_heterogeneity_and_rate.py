@@ -109,8 +109,8 @@ FS16C = Claim(
     statement="lambda^p <= (pi - (pi - theta) cos theta) / (2 pi)",
     severity="false",
     assumptions=SYMBOLS
-    + "; unit inputs; the bound is the smaller eigenvalue of the block of the two inputs, by Cauchy's "
-    "interlacing",
+    + "; unit inputs; the bound is an eigenvalue of the block of the two inputs, by Cauchy's interlacing no smaller "
+    "than λᵖ, and the block's smaller one for angles up to 90 degrees",
     sensitivity="an excess of 1e-13; the half-width of the interval",
 )
 
