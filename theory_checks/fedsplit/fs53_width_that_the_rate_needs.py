@@ -1,4 +1,4 @@
-"""FS-53: the width needed grows as fast as prescribed."""
+"""FS-53: the width needed grows at least as fast as prescribed."""
 
 from __future__ import annotations
 
