@@ -40,9 +40,9 @@ def strongly_convex_bound(
 
         B = 6 L Gamma + 8 (E / beta - 1)^2 G^2 + 4 (M^2 - m^2) / (m^2 M^2 (M^2 - 1)) (E - 1)^2 G^2
 
-    (Theorem 5.4 at beta = 1; Theorem A.1 at m = M, where there is no third term). With both ``beta < 1`` and m < M
-    the printed form puts the terms of the two theorems together, which neither states. In the corrected form
-    ``gamma = max(8 L / mu, E / beta)``, ``factor = gamma + 1`` and::
+    (Theorem 5.4 at beta = 1, which prints it for steps half as long; Theorem A.1 at m = M, where there is no third
+    term). With both ``beta < 1`` and m < M the printed form joins the terms of the two, which neither states. In the
+    corrected form ``gamma = max(8 L / mu, E / beta)``, ``factor = gamma + 1`` and::
 
         B = noise + 6 L Gamma + 8 (E / beta - 1)^2 G^2 + 4 (M - m) / (m (M - 1)) (E / beta)^2 G^2
 
