@@ -88,7 +88,7 @@ def any_samples() -> Evidence:
     return _averages(lambda r: True)
 
 
-@FS38.condition("equally many samples at all participants, as in the example of section 3.2")
+@FS38.reading("n samples at every client, as section 3.2 supposes")
 def equal_samples() -> Evidence:
     return _averages(_equal_samples)
 
