@@ -187,17 +187,14 @@ def _pairs(scores: Scores, rows: pd.DataFrame, margin: float | None) -> Iterable
             f"{_needed(one, scores, margin)}"
         )
     yield from _equivalent(scores, rows, margin)
-    told = set[tuple[str, str]]()
+    left = [*ranks]
     # those that differ from most others first; what one sentence has said the next one leaves out
     for label in sorted(ranks, key=lambda name: -max(map(len, won[name].values()))):
-        for word in (above, below):
-            others = [other for other in ranks if other in won[label][word] and (label, other) not in told]
-            told |= {pair for other in others for pair in ((label, other), (other, label))}
-            if others:
-                whom = listed(others)
-                if len(others) == len(ranks) - 1 > 1:
-                    whom = "both" if len(others) == 2 else "all others"
-                yield f"{label} is {word} {whom}."
+        left.remove(label)
+        for word, whom in won[label].items():
+            if others := [other for other in left if other in whom]:
+                every = "both" if len(others) == 2 else "all others"
+                yield f"{label} is {word} {every if len(others) == len(ranks) - 1 > 1 else listed(others)}."
     yield from _no_spread(rows)
 
 
