@@ -21,7 +21,8 @@ from fedstat._sealed import unseal, unsealed
 from fedstat.inference.analysis_plan import AnalysisPlan
 from fedstat.inference.reading.formats.tidy import COLUMNS, TEXT, typed, whole
 
-_MANIFEST = "manifest.json"
+#: What lies in every run's folder, and what lay in those of earlier fedstats.
+_MANIFEST, _OLD = "manifest.json", "metrics.parquet"
 #: Files in a folder of ``fedstat run``: predictions for clients that took no part in training, and what is noted of it.
 NEW_CLIENTS, NOTED = "new-clients-predictions.parquet", "new-clients.json"
 
@@ -85,7 +86,7 @@ def run_folder(path: Path) -> Path | None:
     """
     for folder in map(complete_folder, (path, path / "run")):
         found = (folder / "config.toml").is_file(), (folder / "metrics").is_dir(), (folder / _MANIFEST).is_file()
-        if sum(found) >= 2 or _is_old(folder):
+        if sum(found) >= 2 or (folder / _OLD).is_file():
             return folder
     return None
 
@@ -168,10 +169,6 @@ def traffic(folder: Path) -> pd.DataFrame:
     return pa.concat_tables(tables).unify_dictionaries().to_pandas()
 
 
-def _is_old(folder: Path) -> bool:
-    return (folder / "metrics.parquet").is_file()
-
-
 def checked(path: Path, *names: str) -> Path:
     """Return the folder of the run at `path` after the checksums of its files were found as its manifest says.
 
@@ -180,7 +177,7 @@ def checked(path: Path, *names: str) -> Path:
     folder = run_folder(path)
     if folder is None:
         raise ValueError(f"{path} is no fedstat run: config.toml or metrics is missing.")
-    if _is_old(folder):
+    if (folder / _OLD).is_file():
         raise ValueError(f"{folder} was saved by an earlier fedstat, in another form; run it again.")
     sums = _manifest(folder)[0]
     listed = [[name] if "." in name else segments(sums, name) or [f"{name}/00000.parquet"] for name in names]
