@@ -35,7 +35,7 @@ def _largest_constant(samples: int) -> float:
 
 FS11 = Claim(
     id="FS-11",
-    place="section 3.3, Theorem 1, second and third sentence: widths m₁, m₂ and step size η_l",
+    place="section 3.3, Theorem 1, third and fourth sentence: widths m₁, m₂ and step size η_l",
     said_by="fedstat",
     words="The widths and step sizes that Theorem 1 prescribes can be used in practice.",
     statement="m_2 = Omega((lambda^s)^(-4) N^4 log(N/delta)), quad eta_l = O((lambda^s + lambda^p) / "

@@ -120,7 +120,7 @@ def _all_components() -> Evidence:
 
 FS48 = Claim(
     id="FS-48",
-    place="the authors' public code, the statistic of a unit; section 4.2, where squares sum to one over all "
+    place="the authors' public code, the statistic of a unit; section 4.1, where squares sum to one over all "
     "components",
     said_by="fedstat",
     words="The statistic of the authors' code is a unit's leverage in principal components: the squared length of its "

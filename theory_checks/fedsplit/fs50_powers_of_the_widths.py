@@ -57,7 +57,7 @@ def _widths(*, spectral: bool) -> Evidence:
 
 FS50 = Claim(
     id="FS-50",
-    place="section 3.3, Theorem 1, second sentence: the widths m₁ and m₂",
+    place="section 3.3, Theorem 1, third sentence: the widths m₁ and m₂",
     said_by="fedstat",
     words="The powers of N, C and λ in the prescribed widths, C⁻² for personal units among them, are those of the "
     "usual argument: units must move so little that the Gram matrices stay close in the Frobenius norm.",

@@ -65,7 +65,7 @@ def _power(claimed: tuple[float, float]) -> Evidence:
 
 FS53 = Claim(
     id="FS-53",
-    place="section 3.3, Theorem 1, second sentence: the widths' powers of λ",
+    place="section 3.3, Theorem 1, third sentence: the widths' powers of λ",
     said_by="fedstat",
     words="Where two inputs of a client nearly agree, the least width at which networks keep to the guaranteed rate "
     "grows at least like the fourth power of 1/λ, as the prescribed widths do (λ from 0.018 to 0.035).",
