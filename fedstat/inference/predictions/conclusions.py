@@ -149,13 +149,10 @@ def _majority(predictions: Predictions, level: float, cut: float) -> Iterator[st
     for block in predictions.blocks:
         beside = np.broadcast_to(rule[block.client], (1, *block.prediction.shape[1:]))
         blocks.append(replace(block, prediction=np.concatenate([block.prediction, beside])))
-    label = "the majority"
-    while label in predictions.methods:
-        label += "'"
-    beside_all = replace(predictions, methods=(*predictions.methods, label), blocks=tuple(blocks))
+    beside_all = replace(predictions, methods=(*predictions.methods, "the majority"), blocks=tuple(blocks))
     _, values, differences = tabulate(beside_all, "accuracy", len(predictions.methods), max(cut, 1e-300), level)
     rows = differences[(differences["over"] == PATIENTS) & (differences["outcome"] != "better")]
-    right = values[(values["method"] == label) & (values["over"] == PATIENTS)]["estimate"].iloc[0]
+    right = values[values["over"] == PATIENTS]["estimate"].iloc[-1]
     if not len(rows) or not right < 1:  # nobody beats a rule that is never wrong
         return
     no = predictions.kind == "two classes" and not usual.any()
