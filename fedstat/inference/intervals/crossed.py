@@ -14,12 +14,7 @@ _LEFT_OUT = 1e-7
 class Law:
     """The law of an estimate's error: normal, with a standard deviation that is known by its own law alone.
 
-    Attributes
-    ----------
-    sds : ndarray, shape (N,)
-        What the standard deviation may be.
-    weights : ndarray, shape (N,)
-        The probability of each.
+    It is each of `sds`, shape (N,), with the probability that stands in `weights`.
     """
 
     sds: np.ndarray
