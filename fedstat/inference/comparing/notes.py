@@ -64,13 +64,10 @@ def _model(scores: Scores) -> str:
     for label, model in zip(scores.methods, scores.models, strict=True):
         methods[model].append(label)
     if len(methods) > 1:
-        return f"model ({', '.join(f'{model} of {_named(labels)}' for model, labels in methods.items())})"
+        whose = {of: listed(labels) if len(labels) < 7 else f"{len(labels)} methods" for of, labels in methods.items()}
+        return f"model ({', '.join(f'{model} of {who}' for model, who in whose.items())})"
     (model,) = methods
     return f"model ({model})" if model == UNNAMED else f"model {model}" if " " in model else f"{model} model"
-
-
-def _named(labels: list[str]) -> str:
-    return listed(labels) if len(labels) < 7 else f"{len(labels)} methods"
 
 
 def notes_on(found: Gathered, level: float) -> list[str]:
