@@ -64,8 +64,8 @@ FD28C = Claim(
     id="FD-28c",
     place="corrected statement of FD-28",
     said_by="fedstat",
-    words="Per term of the sums the factor with virtual clients is smaller by (M + m)/(m(M + 1)), from 1/m to 2/m; for m = M "
-    "both are zero.",
+    words="Per term of the sums the factor with virtual clients is smaller by (M + m)/(m(M + 1)), from 1/m to 2/m; for "
+    "m = M both are zero.",
     statement="M^2 (M^2 - m^2)/(m^2 M^2 (M^2 - 1)) = (M + m)/(m (M + 1)) dot (M - m)/(m (M - 1))",
     severity="false",
     assumptions="M at least 2; (33) itself is wrong (FD-25), so this compares printed factors, not errors; the "
