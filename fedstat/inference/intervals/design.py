@@ -7,14 +7,14 @@ from typing import Literal
 
 from fedstat import _checks
 
-#: What the sentence says beyond "other runs", and what it does not speak of, by clients and data.
+#: What the sentence says beyond "other runs", by clients and data: over runs, and over new clients.
 _OVER_RUNS = {
-    ("same", "fixed"): ("on these clients with these data", "other clients or other data"),
-    ("same", "resplit"): ("on these clients with other samples of theirs", "other clients"),
-    ("same", "drawn"): ("on these clients with new data of theirs", "other clients"),
-    ("new", "fixed"): ("on other clients to whom the same data are dealt", "other data"),
-    ("new", "resplit"): ("on other clients to whom other samples like these are dealt", "another population"),
-    ("new", "drawn"): ("on other clients of the same population", "another population"),
+    ("same", "fixed"): "on these clients with these data, not of other clients or other data",
+    ("same", "resplit"): "on these clients with other samples of theirs, not of other clients",
+    ("same", "drawn"): "on these clients with new data of theirs, not of other clients",
+    ("new", "fixed"): "on other clients to whom the same data are dealt, not of other data",
+    ("new", "resplit"): "on other clients to whom other samples like these are dealt, not of another population",
+    ("new", "drawn"): "on other clients of the same population, not of another population",
 }
 _NEW_CLIENTS = {"fixed": "which keep their data", "resplit": "with samples of their own", "drawn": "with new data"}
 
@@ -88,11 +88,9 @@ class Design:
     def sentence(self) -> str:
         """Return the one sentence that says what the result generalises to."""
         allowed = "; for the overlap of splits of the same samples the interval allows" * (self.data == "resplit")
-        if self.crossed:
-            to = f"on other clients like these, {_NEW_CLIENTS[self.data]}"
-            return f"The comparison speaks of other runs {to}{allowed}."
-        to, not_to = _OVER_RUNS[self.clients, self.data]
-        return f"The comparison speaks of other runs {to}, not of {not_to}{allowed}."
+        new = f"on other clients like these, {_NEW_CLIENTS[self.data]}"
+        to = new if self.crossed else _OVER_RUNS[self.clients, self.data]
+        return f"The comparison speaks of other runs {to}{allowed}."
 
 
 def overlap_ratio(test: float, train: float, common: float = 1.0) -> float:
