@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -169,8 +168,7 @@ def against_plan(
         why, as_said = "Not all runs carry it, so whether it came before them is not known here.", "as this plan says"
         for other in carried.values():
             if other is not None and other != plan:
-                own = {f.name: getattr(other, f.name) for f in fields(plan)}
-                there = [f"{name} {own[name]}" for name in own if own[name] != getattr(plan, name)]
+                there = [f"{name} {value}" for name, value in vars(other).items() if value != getattr(plan, name)]
                 why = f"The runs began with another one (plan {other.digest[:12]}: {', '.join(there)})."
         said = f"Held against plan {plan.digest[:12]}: {what}. {why}"
     unchecked = [f"{name} ({of})" for name in ("rule", "note") if (of := getattr(plan, name))]
