@@ -307,20 +307,19 @@ def _balanced(
     cells: np.ndarray, names: Sequence[str], parents: Mapping[str, str], terms: list[tuple[str, ...]], level: float
 ) -> dict[str, tuple[float, float, float]]:
     """Equate mean squares with their expectations; a term pools those of its sources and of nested ones' parents."""
-    k, total = len(names), cells.size
+    total, repeats = cells.size, cells.shape[-1]
     sizes = dict(zip(names, cells.shape, strict=False))
     everything = _closed(names, parents)
     ss, df = dict.fromkeys(everything, 0.0), dict.fromkeys(everything, 0)
-    for size in range(1, k + 1):
-        for chosen in combinations(range(k), size):
-            effect = cells.mean(axis=tuple(a for a in range(k + 1) if a not in chosen), keepdims=True)
-            for axis in chosen:
-                effect = effect - effect.mean(axis=axis, keepdims=True)
-            held = {names[a] for a in chosen} | {parents[names[a]] for a in chosen if names[a] in parents}
-            term = tuple(name for name in names if name in held)
-            ss[term] += float((effect**2).sum()) * total / effect.size
-            df[term] += int(np.prod([cells.shape[a] - 1 for a in chosen]))
-    repeats = cells.shape[-1]
+    for chosen in _closed(names, {}):
+        axes = [names.index(name) for name in chosen]
+        effect = cells.mean(axis=tuple(a for a in range(cells.ndim) if a not in axes), keepdims=True)
+        for axis in axes:
+            effect = effect - effect.mean(axis=axis, keepdims=True)
+        held = {*chosen} | {parents[name] for name in chosen if name in parents}
+        term = tuple(name for name in names if name in held)
+        ss[term] += float((effect**2).sum()) * total / effect.size
+        df[term] += int(np.prod([sizes[name] - 1 for name in chosen]))
     squares, dfs = [ss[t] / df[t] for t in terms], [df[t] for t in terms]
     labels = [_label(t, parents) for t in terms]
     expected = np.array(
