@@ -40,7 +40,7 @@ class BootstrapInterval:
     error : ndarray
         Standard deviation over draws.
     low, high : ndarray
-        Limits of the percentile interval.
+        Limits of the interval.
 
     Examples
     --------
@@ -156,7 +156,9 @@ def bootstrap_loadings(
 
     Intervals are percentiles of the draws. Over 80 samples of normal rows, three factors of four variables each with
     loadings from 0.8 to 0.5, 95% intervals by 200 draws covered 93 to 94% of loadings and of communalities, at 200 and
-    at 500 rows alike, unrotated, after varimax and after oblimin.
+    at 500 rows alike, unrotated, after varimax and after oblimin. Oblique rotations make factors' correlations too
+    small, and those of draws once more, so that their percentiles are reflected at the estimate: where these factors
+    correlated by 0.3 to 0.7 they covered 87 to 93% (percentiles left as they are 52 to 84%).
 
     Correlations that belong to no table (see `moments_with_gaps`) lose their negative eigenvalues, as by ``cor.smooth``
     of R's psych, in all rows and in draws.
@@ -252,6 +254,8 @@ def bootstrap_loadings(
     phi = None
     if estimate.correlations is not None:
         phi = _interval(estimate.correlations, [rotation.correlations for rotation in rotations], level)
+        low, high = np.clip(2 * phi.estimate - [phi.high, phi.low], -1, 1)
+        phi = replace(phi, low=low, high=high)
     return LoadingBootstrap(
         _interval(estimate.loadings, [rotation.loadings for rotation in rotations], level),
         _interval(fit.communalities_, communalities, level),

@@ -115,9 +115,7 @@ def icc(
     ICC(2,1) 0.29 [0.03, 0.74]
     ICC(3,1) 0.71 [0.34, 0.95]
     """
-    from scipy.stats import chi2
-    from scipy.stats import f as f_law
-    from scipy.stats.qmc import Halton
+    from scipy import stats
 
     x = array("ratings", ratings, ("targets", "raters"))
     choice("kind", kind, _FORMS)
@@ -144,16 +142,17 @@ def icc(
                 "ratings have equal means of targets and of raters: agreement is 0 / 0. Rate more targets."
             )
         estimate = (msr - mse) / total
-        laws = chi2.ppf(Halton(3, scramble=False).fast_forward(1).random(2**12), [n - 1, k - 1, (n - 1) * (k - 1)])
+        chances = stats.qmc.Halton(3, scramble=False).fast_forward(1).random(2**12)
+        laws = stats.chi2.ppf(chances, [n - 1, k - 1, (n - 1) * (k - 1)])
         r, c, e = (np.array([between, raters, residual]) / laws).T  # what the mean squares' expectations may be
         low, high = np.quantile((r - e) / (r + (k - 1) * e + k * (c - e) / n), [1 - tail, tail])
     else:
         estimate = (msr - error) / (msr + (k - 1) * error)
         low = high = estimate
         if error > 0:
-            ratios = statistic / f_law.ppf(tail, *df), statistic * f_law.ppf(tail, *df[::-1])
+            ratios = statistic / stats.f.ppf(tail, *df), statistic * stats.f.ppf(tail, *df[::-1])
             low, high = ((ratio - 1) / (ratio + k - 1) for ratio in ratios)
-    p = float(f_law.sf(statistic, *df))
+    p = float(stats.f.sf(statistic, *df))
     return IntraclassCorrelation(
         kind, _FORMS[kind], float(estimate), float(low), float(high), level, float(statistic), df, p
     )
