@@ -47,18 +47,8 @@ def rows(
     method: Any, seed: Any, rounds: Any, metric: str, values: Any, *, split: Any, estimand: str = UNNAMED
 ) -> pd.DataFrame:
     """Return the tidy rows of one metric of runs that were measured as a whole, a row for each of the rounds."""
-    return pd.DataFrame(
-        {
-            "method": method,
-            "seed": seed,
-            "round": np.asarray(rounds, np.int64),
-            "client": RUN,
-            "estimand": estimand,
-            "split": split,
-            "metric": metric,
-            "value": np.asarray(values, float),
-        }
-    )
+    cells = (method, seed, np.asarray(rounds, np.int64), RUN, estimand, split, metric, np.asarray(values, float))
+    return pd.DataFrame(dict(zip(COLUMNS, cells, strict=True)))
 
 
 def whole(batches: Iterable[Any]) -> pd.DataFrame:
