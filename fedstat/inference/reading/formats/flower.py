@@ -38,15 +38,9 @@ from fedstat.inference.reading.formats.tidy import UNNAMED, Content, rows
 
 #: Split and estimand of what each part of the file measures.
 _PARTS = {
-    "train_metrics_clientapp": ("train", UNNAMED),
-    "train_metrics": ("train", UNNAMED),
-    "evaluate_metrics_clientapp": ("test", UNNAMED),
-    "evaluate_metrics_serverapp": ("common", "global"),
-    "metrics_distributed_fit": ("train", UNNAMED),
-    "metrics_distributed": ("test", UNNAMED),
-    "metrics_centralized": ("common", "global"),
-    "losses_distributed": ("test", UNNAMED),
-    "losses_centralized": ("common", "global"),
+    **dict.fromkeys(("train_metrics_clientapp", "train_metrics", "metrics_distributed_fit"), ("train", UNNAMED)),
+    **dict.fromkeys(("evaluate_metrics_clientapp", "metrics_distributed", "losses_distributed"), ("test", UNNAMED)),
+    **dict.fromkeys(("evaluate_metrics_serverapp", "metrics_centralized", "losses_centralized"), ("common", "global")),
 }
 _NOTE = (
     "Flower's numbers are of a run as a whole, client -1: of the clients' samples (split test, weighted as the app "
