@@ -55,22 +55,17 @@ def read(path: Path, given: Mapping[str, Any], content: pd.DataFrame | None = No
 
 def _scores(held: Predictions, metric: str) -> tuple[list[pd.DataFrame], int]:
     """Return rows for each method, seed and client with a value, and how many clients under seeds have none."""
-    rows, gone, m = np.eye(len(held.methods)), 0, len(held.methods)
-    clients = _clients(held)
+    rows, gone, clients = np.eye(len(held.methods)), 0, _clients(held)
     parts = []
     for i, block in enumerate(held.blocks):
         seeds = held.seeds if len(held.blocks) == 1 else held.seeds[i : i + 1]
+        runs = pd.MultiIndex.from_product([held.methods, seeds], names=["method", "seed"]).to_frame(index=False)
         for client, own in zip(clients, block.by_client(len(clients)), strict=True):
             found = measure(held, block, own, metric, _CUT, rows)
             if found.undefined:
                 gone += len(seeds) * (len(own) > 0)
                 continue
-            cells = {
-                "method": np.repeat(held.methods, len(seeds)),
-                "seed": np.tile(seeds, m),
-                "value": found.values.ravel(),
-            }
-            parts.append(pd.DataFrame({**cells, "client": client, "samples": len(own), "round": 0}))
+            parts.append(runs.assign(value=found.values.ravel(), client=client, samples=len(own), round=0))
     return parts, gone
 
 
