@@ -168,13 +168,13 @@ def test_intervals_cover():
 
 @pytest.mark.slow
 def test_intervals_cover_the_correlations_of_factors():
-    """15 samples of three factors that correlate by 0.7: promax finds 0.64 or so, in draws 0.60."""
+    """8 samples of three factors that correlate by 0.7: oblimin finds 0.6 or so, and less in draws."""
     three, inside = np.kron(np.eye(3), [[0.8], [0.7], [0.6], [0.5]]), []
     r = three @ (0.7 + 0.3 * np.eye(3)) @ three.T
     np.fill_diagonal(r, 1)
-    for seed in range(15):
+    for seed in range(8):
         x = np.random.default_rng(seed).multivariate_normal(np.zeros(12), r, 300)
-        phi = bootstrap_loadings(x, 3, "promax", draws=100, seed=seed).correlations
+        phi = bootstrap_loadings(x, 3, "oblimin", draws=100, seed=seed).correlations
         inside.append(((phi.low <= 0.7) & (phi.high >= 0.7))[np.triu_indices(3, 1)])
     assert np.mean(inside) > 0.8
 
