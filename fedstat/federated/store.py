@@ -351,10 +351,11 @@ class _RowSpace:
     @classmethod
     def like(cls, argument: str, row: Params, clients: int, limit: int) -> _RowSpace:
         """Return an empty space for rows such as `row`; messages call it `argument`."""
-        dtypes = {leaf.dtype for leaf in row.values()}
-        if len(dtypes) != 1:
-            raise ValueError(f"{argument} must hold tensors of one dtype, got {sorted(map(str, dtypes)) or 'none'}.")
-        return cls({name: leaf.shape for name, leaf in row.items()}, dtypes.pop(), clients, limit)
+        found = {leaf.dtype: name for name, leaf in row.items()}
+        if len(found) != 1:
+            told = ", ".join(f"{dtype} in {name!r}" for dtype, name in found.items()) or "none"
+            raise ValueError(f"{argument} must hold tensors of one dtype, got {told}.")
+        return cls({name: leaf.shape for name, leaf in row.items()}, next(iter(found)), clients, limit)
 
     def take(self, count: int) -> np.ndarray:
         """Return `count` free slots, for a store that will refer to them."""

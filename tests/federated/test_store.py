@@ -212,6 +212,10 @@ def test_an_empty_store_is_false_and_has_empty_rows_for_everybody():
         (lambda s: ClientStore.filled(draw(0), 0), "clients must be a whole number, at least 1, got 0"),
         (lambda s: ClientStore.filled({}, 3), "row must hold tensors of one dtype, got none"),
         (lambda s: ClientStore.of({}), "stacked must hold tensors of one dtype, got none"),
+        (
+            lambda s: ClientStore.filled({"a": torch.zeros(2), "n": torch.tensor(1)}, 3),
+            "float32 in 'a', torch.int64 in 'n'",
+        ),
         (lambda s: ClientStore.of({"a": torch.zeros(2), "b": torch.zeros(3)}), "stacked must .* K = {'a': 2, 'b': 3}"),
         (lambda s: ClientStore.of({"a": torch.zeros(0)}), "stacked must .* K = {'a': 0}"),
         (lambda s: ClientStore.of({"a": torch.zeros(2), "b": torch.zeros(2).double()}), "one dtype.*float32.*float64"),

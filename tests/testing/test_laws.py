@@ -66,6 +66,33 @@ class Forgetful(Method):
         return super().aggregate(state, replace(update, weight=0.9 * update.weight))
 
 
+class Counting(Method):
+    """It knows how many clients there are."""
+
+    def init(self, network, population):
+        return replace(
+            super().init(network, population), memory={"clients": torch.tensor(float(len(population.clients)))}
+        )
+
+
+class Diluted(Counting):
+    """A broken method: it divides by all clients, present or not."""
+
+    def aggregate(self, state, update):
+        new, share = super().aggregate(state, update), len(update.ids) / state.memory["clients"]
+        return replace(new, server={n: share * leaf for n, leaf in new.server.items()})
+
+
+class Favours(Counting):
+    """A broken method: where somebody is absent, the client with number 0 counts twice."""
+
+    def aggregate(self, state, update):
+        if len(update.ids) < state.memory["clients"]:
+            weight = torch.where(update.ids == 0, 2.0, 1.0) * update.weight
+            update = replace(update, weight=weight / weight.sum())
+        return super().aggregate(state, update)
+
+
 def test_a_method_from_outside_is_checked_the_same_way(examples):
     check_method(FedAvgM(), all_shared=FedAvgM(beta=0.0), except_for=["one client"], examples=examples)
 
@@ -73,6 +100,12 @@ def test_a_method_from_outside_is_checked_the_same_way(examples):
 def test_a_broken_method_is_caught_with_a_small_population():
     with pytest.raises(AssertionError, match=r"Forgetful breaks the law 'one client' on Case\(sizes=\(2,\), seed=0\)"):
         check_method(Forgetful())
+
+
+@pytest.mark.parametrize(("method", "law"), [(Diluted(), "fixed point"), (Favours(), "permutation")])
+def test_what_is_wrong_only_where_clients_are_absent_is_caught(method, law):
+    with pytest.raises(AssertionError, match=f"{type(method).__name__} breaks the law '{law}'"):
+        check_method(method, except_for={"permutation", "fixed point"} - {law}, examples=3)
 
 
 def test_exceptions_are_laws():

@@ -138,14 +138,14 @@ class Adam:
         zeros = {
             f"{moment}/{name}": torch.zeros_like(p) for moment in ("first", "second") for name, p in params.items()
         }
-        return {**zeros, "steps": torch.zeros((), dtype=torch.float64)}
+        return {**zeros, "steps": torch.zeros((), dtype=next((p.dtype for p in params.values()), None))}
 
     def step(self, params: Params, grads: Params, state: Params) -> tuple[Params, float | Tensor]:
         """Return the first moment over the root of the second."""
         b1, b2 = self.betas
         state["steps"] = state["steps"] + 1
         taken: Any = state["steps"]
-        taken = taken if taken.dim() else taken.item()
+        taken = taken.double() if taken.dim() else taken.item()
         root = (1 - b2**taken) ** 0.5
         directions = {}
         for name, g in grads.items():
@@ -199,7 +199,7 @@ def started(optimizer: Optimizer, params: Params) -> Params:
         if not isinstance(value, Tensor):
             raise ValueError(
                 f"{type(optimizer).__name__}.start must return tensors by name, got {name} = {value!r}; let a count be "
-                "torch.zeros(())."
+                "torch.zeros((), dtype=...), of the leaves' dtype."
             )
     return state
 

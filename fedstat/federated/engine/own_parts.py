@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -277,33 +278,33 @@ def _trained(
 
 
 def _check_ends(run: Run, ids: np.ndarray, start: Params, phases: tuple[Phase, ...]) -> None:
-    """Refuse steps that write to what they received, draw random numbers or remember; and models that cannot be."""
-    name, received = type(run.method).__name__, {n: leaf.clone() for n, leaf in start.items()}
-    before, jobs = generators(run.network.device), run.replicate.jobs(ids.tolist())
+    """Refuse steps that write to what they are given, draw random numbers or remember; and models that cannot be."""
+    name, given = type(run.method).__name__, [*start.items(), *run.state.server.items(), *run.state.memory.items()]
+    kept, jobs = [leaf.clone() for _, leaf in given], run.replicate.jobs(ids.tolist())
+    before = generators(run.network.device)
     ends = _trained(run, "per-client", start, phases, 0)
     turned = {n: leaf.flip(0) for n, leaf in start.items()}
     again = train(replace(run.route, method=copy.deepcopy(run.method)), turned, jobs[::-1], 0, phases=phases)
+    outputs, offered = dict[str, tuple[Tensor, Tensor]](), dict[str, Params]()
+    with suppress(Exception):  # what needs all clients shows in the run itself
+        run.aggregate(0, Attended(ids), start, {n: leaf.clone() for n, leaf in ends.items()})
+        models = run.method.models(run.state, torch.from_numpy(ids), run.federation)
+        x = run.network.inputs(run.route.samples.row(0)[0])
+        with torch.no_grad():
+            outputs = {e: _predicted(run.route.learner, model, x) for e, model in models.items()}
+        offered = {estimand: model.params for estimand, model in models.items()}
     if before != generators(run.network.device):
         raise Refused(
-            f"{name} breaks the law 'repeat': its local steps draw random numbers, so that a run could be neither "
-            "repeated nor continued. Draw in init or aggregate, from federation.rng and update.rng."
+            f"{name} breaks the law 'repeat': its steps draw random numbers, so that a run could be neither repeated "
+            "nor continued. Draw in init or aggregate, from federation.rng and update.rng."
         )
-    if written := [n for n, leaf in received.items() if not same(start[n], leaf)]:
-        raise Refused(f"{name} breaks the law 'untouched': it writes to {written[0]!r}, which it received.")
+    if written := [n for (n, leaf), was in zip(given, kept, strict=True) if not same(leaf, was)]:
+        raise Refused(f"{name} breaks the law 'untouched': it writes to {written[0]!r}. Let it make new tensors.")
     if other := [n for n, leaf in ends.items() if differ(again[n].flip(0), leaf, tolerance(run.network))]:
         raise Refused(
             f"{name} breaks the law 'repeat': {other[0]!r} depends on the order in which clients train. Let no step "
             "keep anything in attributes; what lasts belongs to the state or to leaves in a slot."
         )
-    try:
-        run.aggregate(0, Attended(ids), start, ends)
-        models = run.method.models(run.state, torch.from_numpy(ids), run.federation)
-        offered = {estimand: model.params for estimand, model in models.items()}
-        x = run.network.inputs(run.route.samples.row(0)[0])
-        with torch.no_grad():
-            outputs = {e: _predicted(run.route.learner, model, x) for e, model in models.items()}
-    except Exception:  # what needs all clients shows in the run itself
-        return
     for estimand, (whole, half) in outputs.items():
         if isinstance(whole, Tensor) and differ(half, whole[: len(half)], tolerance(run.network)):
             raise Refused(

@@ -212,7 +212,14 @@ class _Crew:
             if taken == 0:
                 _lay_out(params, step)
                 with torch.no_grad():  # and the state like the leaves
-                    state |= {} if kept else started(training.steps, {name: params[name] for name in phase.train})
+                    begun = {} if kept else started(training.steps, {name: params[name] for name in phase.train})
+                if begun and kept is not None:
+                    raise ValueError(
+                        f"{type(self.route.method).__name__} has a phase with state={phase.state!r}, a slot where its "
+                        "leaves put nothing: add in_slot(federation.training.steps.start(leaves), "
+                        f"{phase.state!r}) to what leaves() returns."
+                    )
+                state |= begun
             if step:
                 rows = None if everybody[taken] else moving[taken]
                 lr = rate if training.schedule is None else _scaled(rate, self.factor(training.schedule, taken))

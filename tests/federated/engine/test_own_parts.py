@@ -244,6 +244,22 @@ class Once(fs.FedAvg):
         return {n: factor * g for n, g in grad(params, batches[0]).items()}
 
 
+class Overwrites(fs.FedAvg):
+    """The mean is right, and stands where the last round's server did."""
+
+    def aggregate(self, state, update):
+        new = super().aggregate(state, update)
+        return replace(new, server={n: state.server[n].copy_(leaf) for n, leaf in new.server.items()})
+
+
+class Noisy(fs.FedAvg):
+    """Noise from the generator of the process, which no file of a run keeps."""
+
+    def aggregate(self, state, update):
+        new = super().aggregate(state, update)
+        return replace(new, server={n: leaf + 1e-3 * torch.randn_like(leaf) for n, leaf in new.server.items()})
+
+
 class Centred(fs.FedAvg):
     def predict(self, learner, params, x):
         outputs = super().predict(learner, params, x)
@@ -266,6 +282,10 @@ def test_what_remembers_or_mixes_samples_in_predictions_is_refused_under_every_e
     for executor in ("auto", "stacked", "per-client"):
         with pytest.raises(ValueError, match="Once breaks the law 'repeat'"):
             history(Once(), executor)
+        with pytest.raises(ValueError, match="Noisy breaks the law 'repeat': its steps draw random numbers"):
+            history(Noisy(), executor)
+        with pytest.raises(ValueError, match=r"Overwrites breaks the law 'untouched': it writes to 'hidden\.weight'"):
+            history(Overwrites(), executor)
         with pytest.raises(ValueError, match="Centred breaks the law 'one sample'"):
             history(Centred(), executor)
     method = Once()
