@@ -78,9 +78,11 @@ def mean_sd(values: Iterable[float], digits: int = 1) -> str:
 
 
 def span(values: Iterable[float], digits: int) -> str:
-    """Format the smallest and the largest of some numbers; a dash if one is missing, or all are."""
+    """Format the smallest and the largest of some numbers, or one if they look alike; a dash if any is missing."""
     x = np.asarray(list(values), dtype=float)
-    return NONE if not x.size or np.isnan(x).any() else f"{fixed(x.min(), digits)} to {fixed(x.max(), digits)}"
+    if not x.size or np.isnan(x).any():
+        return NONE
+    return " to ".join(dict.fromkeys(fixed(end, digits) for end in (x.min(), x.max())))
 
 
 def total(counts: Iterable[float]) -> int | str:
