@@ -167,22 +167,7 @@ def fairness(
         raise ValueError(
             f"clients must be {a.shape[1]} different names, one per column, got {len(names)}: {names[:5]}."
         )
-    found: dict[tuple[str, str], list[float]] = {}
-    unspread = 0
-    for row, (share, count) in enumerate(zip(a, n, strict=True)):
-        here = count > 0
-        p, size = share[here], count[here]
-        unspread += bool(latent_variance(p, size) < 1e-12)
-        rng = stream(0, "fairness by noise alone", row)
-        noise = rng.binomial(size.round().astype(int), p.mean(), size=(_draws(len(p)), len(p))) / size.round()
-        for version, values in (
-            ("raw", p[None]),
-            ("shrunken", _constrained(p, size)[None]),
-            ("noise only", noise),
-            ("noise only, shrunken", _constrained(noise, size)),
-        ):
-            for measure, of_draws in _measures(values).items():
-                found.setdefault((measure, version), []).append(float(of_draws.mean()))
+    found, unspread = _unequal(a, n)
     whose = "new seeds, each with the clients that it draws" if names is None else "new seeds with these clients"
     notes = [
         "raw: of the shares as measured; shrunken: of the clients themselves (beta-binomial, constrained empirical "
@@ -201,41 +186,66 @@ def fairness(
     of_names = None
     if reference is not None:
         r, _ = _shares("reference", reference, samples)
-        each = [(a[row, here], r[row, here], n[row, here]) for row, here in enumerate(n > 0)]
-        d = np.concatenate([_differences(one, other) for one, other, _ in each])
-        apart = _apart(d, np.concatenate([separate_noise(*seed) for seed in each]))
-        if apart < 1:
-            notes.append(
-                "Clients differ by less than the noise of two separate tests: the methods share test noise, and "
-                f"{100 * apart:.2g}% of that variance is counted."
-            )
-        right = np.concatenate([np.multiply(seed[:2], seed[2]).ravel() for seed in each])
-        whole = np.abs(right - right.round()).max() < _WHOLE  # means over tests tie more rarely than one test does
-        if not whole:
-            notes.append(
-                "Accuracies times test samples are not whole, as of means over several tests: how many clients lose or "
-                "tie by noise alone is not known."
-            )
-        for row, seed in enumerate(each):
-            for (measure, version), share in _losing(*seed, apart, row).items():
-                if whole or (measure == "share that loses" and version != "noise only"):
-                    found.setdefault((measure, version), []).append(share)
+        found |= _beside(a, r, n, notes)
         if names is not None:
             of_names = _named(a, r, n, names, fresh_tests, level)
             notes.append(
                 f"A client is said to lose or gain where its probability is at least {level:g}, each client by itself: "
                 "of many, some may be named by chance."
             )
-    of_clients = float((n > 0).sum(axis=1).mean())
-    rows = []
-    for (measure, version), values in found.items():
-        shares = np.clip(values, 0.0, 1.0)  # rounding may reach beyond the ends
-        mean, low, high = float(shares.mean()), np.nan, np.nan
-        if len(values) > 1 and spreads(shares):
-            mean, low, high = mean_interval(shares, level, within=(0.0, 1.0))
-        rows.append((measure, version, mean, low, high, len(values), of_clients))
-    columns = ["measure", "version", "mean", "low", "high", "seeds", "clients"]
-    return Fairness(pd.DataFrame(rows, columns=columns), of_names, level, tuple(notes))
+    table = pd.DataFrame([[*key, *_over_seeds(values, level), len(values)] for key, values in found.items()])
+    table.columns = ["measure", "version", "mean", "low", "high", "seeds"]
+    return Fairness(table.assign(clients=float((n > 0).sum(axis=1).mean())), of_names, level, tuple(notes))
+
+
+def _unequal(a: np.ndarray, n: np.ndarray) -> tuple[dict[tuple[str, str], list[float]], int]:
+    """Return the measures of inequality under each seed, by measure and version, and how many seeds show none."""
+    found: dict[tuple[str, str], list[float]] = {}
+    unspread = 0
+    for row, (share, count) in enumerate(zip(a, n, strict=True)):
+        p, size = share[count > 0], count[count > 0]
+        unspread += bool(latent_variance(p, size) < 1e-12)
+        rng = stream(0, "fairness by noise alone", row)
+        noise = rng.binomial(size.round().astype(int), p.mean(), size=(_draws(len(p)), len(p))) / size.round()
+        versions = {
+            "raw": p[None],
+            "shrunken": _constrained(p, size)[None],
+            "noise only": noise,
+            "noise only, shrunken": _constrained(noise, size),
+        }
+        for version, values in versions.items():
+            for measure, of_draws in _measures(values).items():
+                found.setdefault((measure, version), []).append(float(of_draws.mean()))
+    return found, unspread
+
+
+def _beside(a: np.ndarray, r: np.ndarray, n: np.ndarray, notes: list[str]) -> dict[tuple[str, str], list[float]]:
+    """Return under each seed the shares of clients that lose and tie beside a reference; note what they rest on."""
+    each = [(a[row, here], r[row, here], n[row, here]) for row, here in enumerate(n > 0)]
+    d = np.concatenate([_differences(one, other) for one, other, _ in each])
+    apart = _apart(d, np.concatenate([separate_noise(*seed) for seed in each]))
+    if apart < 1:
+        notes.append(
+            "Clients differ by less than the noise of two separate tests: the methods share test noise, and "
+            f"{100 * apart:.2g}% of that variance is counted."
+        )
+    right = np.concatenate([np.multiply(seed[:2], seed[2]).ravel() for seed in each])
+    losing = pd.DataFrame([_losing(*seed, apart, row) for row, seed in enumerate(each)])
+    if np.abs(right - right.round()).max() >= _WHOLE:  # means over tests tie more rarely than one test does
+        losing = losing[[("share that loses", "raw"), ("share that loses", "shrunken")]]
+        notes.append(
+            "Accuracies times test samples are not whole, as of means over several tests: how many clients lose or "
+            "tie by noise alone is not known."
+        )
+    return losing.to_dict("list")
+
+
+def _over_seeds(values: list[float], level: float) -> tuple[float, float, float]:
+    """Return the mean of shares over seeds with its limits, NaN without spread."""
+    shares = np.clip(values, 0.0, 1.0)  # rounding may reach beyond the ends
+    if len(shares) > 1 and spreads(shares):
+        return mean_interval(shares, level, within=(0.0, 1.0))
+    return float(shares.mean()), np.nan, np.nan
 
 
 def gini(values: np.ndarray) -> np.ndarray:
