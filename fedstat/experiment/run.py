@@ -110,6 +110,24 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
     if not resume:
         held = "a run already; continue it" if begun else "a run without rounds; begin it"
         raise ValueError(f"{out} holds {held} with --resume, or choose another folder with --out.")
+    _check_same(out, experiment, begun)
+    if not begun:
+        return None
+    before = revive(out / "run", **known)
+    if before.config["rounds"] > experiment.rounds:
+        held = counted(before.config["rounds"], "round")
+        raise ValueError(f"{out} holds {held} already, more than rounds = {experiment.rounds}.")
+    finished = before.config["rounds"] == experiment.rounds
+    if finished and experiment.evaluation.predictions and not before.config.get("predictions"):
+        raise ValueError(
+            f"{out} holds a finished run without predictions, which come with the last round: raise rounds to continue "
+            "it with them, or choose another folder with --out."
+        )
+    return before
+
+
+def _check_same(out: Path, experiment: Experiment, begun: bool) -> None:
+    """Refuse an experiment that differs from the folder's by more than a run that goes on may."""
     table = tomllib.loads(unseal(out / "experiment.toml"))
     was = dict(_flat(table))
     now = dict(_flat(to_table(experiment)))
@@ -136,19 +154,6 @@ def _kept(out: Path, experiment: Experiment, resume: bool, **known: Any) -> Resu
             f"{out} holds another experiment: {differing}. Only {', '.join(_FREE)}, auto or ray as executor, and "
             f"further seeds may differ.{way}"
         )
-    if not begun:
-        return None
-    before = revive(out / "run", **known)
-    if before.config["rounds"] > experiment.rounds:
-        held = counted(before.config["rounds"], "round")
-        raise ValueError(f"{out} holds {held} already, more than rounds = {experiment.rounds}.")
-    finished = before.config["rounds"] == experiment.rounds
-    if finished and experiment.evaluation.predictions and not before.config.get("predictions"):
-        raise ValueError(
-            f"{out} holds a finished run without predictions, which come with the last round: raise rounds to continue "
-            "it with them, or choose another folder with --out."
-        )
-    return before
 
 
 def carry_out(setup: Setup, out: Path, progress: Shown = None, *, resume: bool = False) -> tuple[Result, Summary]:
@@ -169,18 +174,9 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
     known = {"model": setup.model, "methods": setup.methods, "training": setup.training}
     before = _kept(out, experiment, resume, **known)
     files = {seed: out / f"partition-{seed}.npz" for seed in setup.partitions}
-    for seed, file in files.items():
-        if file.exists() and Partition.load(file).fingerprint != setup.partitions[seed].fingerprint:
-            raise ValueError(f"{file} holds another partition: the data, or how they are dealt, have changed since.")
     unseen = {str(seed): of_clients(clients) for seed, clients in setup.unseen.items()}
     noted = out / NOTED  # a run knows nothing of them
-    try:
-        known_unseen = dict(json.loads(noted.read_bytes())) if noted.exists() else {}
-        known_unseen.pop("predictions", None)  # which are made again
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{noted} is damaged: {error}. Put back what was there.") from None
-    if any(unseen.get(seed) != hashes for seed, hashes in known_unseen.items()):
-        raise ValueError(f"{noted} holds hashes of other samples: those of new clients have changed since.")
+    _check_dealt_alike(setup, files, noted, unseen)
     if before is None:
         _write_experiment(out, experiment)
     setup, tuned = chosen_for(setup, out, progress)
@@ -237,6 +233,20 @@ def _carried_out(setup: Setup, out: Path, progress: Shown, resume: bool) -> tupl
         for seed, file in files.items():
             _draw_partition(file.with_suffix(".svg"), setup.partitions[seed], setup)
     return before, _summarised(setup, before, out, tuned)
+
+
+def _check_dealt_alike(setup: Setup, files: dict[int, Path], noted: Path, unseen: dict[str, Any]) -> None:
+    """Refuse a folder in which partitions, or the samples of new clients, are others than those set up."""
+    for seed, file in files.items():
+        if file.exists() and Partition.load(file).fingerprint != setup.partitions[seed].fingerprint:
+            raise ValueError(f"{file} holds another partition: the data, or how they are dealt, have changed since.")
+    try:
+        known = dict(json.loads(noted.read_bytes())) if noted.exists() else {}
+        known.pop("predictions", None)  # which are made again
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{noted} is damaged: {error}. Put back what was there.") from None
+    if any(unseen.get(seed) != hashes for seed, hashes in known.items()):
+        raise ValueError(f"{noted} holds hashes of other samples: those of new clients have changed since.")
 
 
 def settled(out: Path, experiment: Experiment) -> Experiment:
