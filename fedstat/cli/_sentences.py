@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from click.exceptions import MissingParameter, UsageError
 from typer.core import TyperGroup
 
+#: What click raises where a command is called wrongly; later versions of typer have a click of their own.
+_UsageError: Any = typer.BadParameter.__base__
 #: What messages say of a path that will not do, with the path as a group.
 _ABSENT = re.compile(r"(?:^|')(?:[\w.]+: )*([^'\n]+?)'? does not exist(?=[.;]|$)")
-_FOLDER = re.compile(r"File '(.+)' is a directory")
+_FOLDER = re.compile(r"[Ff]ile '(.+)' is a directory")
 _NO_RESULTS = re.compile(r"^(.+?) holds no results that can be read")
 _NO_COLUMN = re.compile(r"^(.+?) has no column ")
 
@@ -37,11 +38,10 @@ class Sentences(TyperGroup):
         """Run the command that is named, and say of errors what would help."""
         try:
             return super().invoke(ctx)
-        except UsageError as error:
-            told: Any = error
+        except _UsageError as told:
             if "Did you mean" in told.message and hasattr(told, "possibilities"):
                 told.possibilities = None  # typer has suggested already what click will suggest
-            told.message = _example(error) if isinstance(error, MissingParameter) else remedied(told.message)
+            told.message = _example(told) if hasattr(told, "param_type") else remedied(told.message)
             raise
         except BrokenPipeError:  # `| head` has read enough and closed the pipe
             raise
@@ -75,10 +75,10 @@ def remedied(message: str) -> str:
     return message
 
 
-def _example(error: MissingParameter) -> str:
+def _example(missing: Any) -> str:
     """Return how the command that lacks something is called."""
-    _, _, examples = (getattr(error.ctx and error.ctx.command, "epilog", None) or "").partition("\n\n")
-    return f"For example: {examples.splitlines()[0]}" if examples else error.message
+    _, _, examples = (getattr(missing.ctx and missing.ctx.command, "epilog", None) or "").partition("\n\n")
+    return f"For example: {examples.splitlines()[0]}" if examples else str(missing.message)
 
 
 def near(path: Path) -> str:
