@@ -48,7 +48,8 @@ def remark(judgement: Judgement, claims: Mapping[str, Claim]) -> str:
     lines = [f"``{tex(claim.words)}'' {tex(verdict)}."]
     natural = [judgement.evidence[r.name] for r in claim.readings if r.natural]
     cases = [e.counterexample for e in natural if e.counterexample and judgement.verdict not in FAVOURABLE]
-    lines += [f"Counterexample: {tex(cases[0])}."] if cases else [f"{tex(judgement.main.summary)}."]
+    found = f"Counterexample: {cases[0]}" if cases else judgement.main.summary
+    lines += [f"{tex(found.rstrip('.'))}."]
     lines += [tex(claim.flaw)] if claim.flaw else []
     if claim.corrected:
         lines.append(f"True instead ({claim.corrected}): {tex(claims[claim.corrected].words)}")
