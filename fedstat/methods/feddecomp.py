@@ -115,7 +115,7 @@ class FedDecomp(Method):
         """Train the low-rank parts, then all other leaves; in the joint ablations train all leaves at once."""
         if self.variant not in ("alternating", "reverse"):
             return (Phase(network.trainable),)
-        epochs = whole("local_epochs", training.local_epochs)
+        epochs = whole("local_epochs of FedDecomp, one for all clients,", training.local_epochs)
         if self.lora_epochs > epochs:
             raise ValueError(
                 f"lora_epochs must be at most {epochs}, the training's local_epochs, got "
